@@ -279,11 +279,16 @@ impl<'a> HandoffService<'a> {
             {
                 self.check_proposal_shown(&interrupt, self.agent.client.as_deref()).await?;
             }
-            for decision in &mut decisions.decisions {
-                if decision.is_unbound_acceptance()
-                    && let Decision::Approve { summary_sha256, .. } = decision
-                {
-                    *summary_sha256 = current.as_ref().map(|proposal| proposal.summary_sha256.clone());
+            let unbound = decisions.decisions.iter_mut().filter(|decision| decision.is_unbound_acceptance());
+            for (decision, current) in unbound.zip(std::iter::repeat(current)) {
+                let Some(proposal) = current else { continue };
+                let hash = proposal.summary_sha256;
+                match decision {
+                    Decision::Approve { summary_sha256, .. } => *summary_sha256 = Some(hash),
+                    Decision::Edit { edited_action } => {
+                        edited_action.args.insert(Decision::SUMMARY_HASH_ARG.to_owned(), hash.into());
+                    }
+                    Decision::Reject { .. } | Decision::Respond { .. } | Decision::Preview {} => {}
                 }
             }
             Ok(decisions)

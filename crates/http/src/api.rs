@@ -111,7 +111,7 @@ fn endpoints() -> OpenApiRouter<AppState> {
 }
 
 /// Executes a change of a thread in the thread's queue: after the runs that are queued already, before later ones. The
-/// change is executed again if a run of another server was in the way.
+/// change is executed again if a run of another server blocked it.
 async fn change_thread<T, F>(
     caller: Caller,
     thread_id: ThreadId,

@@ -39,6 +39,9 @@ pub(crate) use host_check::allows_origin;
 /// Paths that need no authentication: their responses describe the program and contain no user data.
 const PUBLIC_PATHS: [&str; 5] = ["/", "/ok", "/info", "/docs", "/openapi.json"];
 
+/// The path of imports, whose bodies are not in memory.
+const IMPORT_PATH: &str = "/api/import";
+
 /// The share of all connections that users may occupy together (numerator, denominator). The others are reserved for
 /// the local operator.
 const USERS_CONNECTION_SHARE: (usize, usize) = (7, 8);
@@ -63,7 +66,7 @@ impl AuthLayer {
         let rate_limiter = Arc::new(RateLimiter::new(limits.rate));
         let total_max = limits.connections_max / USERS_CONNECTION_SHARE.1 * USERS_CONNECTION_SHARE.0;
         let concurrency = ConcurrencyLimiter::new(limits.open_per_user_max, total_max);
-        let bodies = BodyBudget::new(limits.body_bytes_max, limits.bodies_bytes_max);
+        let bodies = Arc::new(BodyBudget::new(limits.body_bytes_max));
         Self { app, rate_limiter, concurrency, bodies }
     }
 }
@@ -93,7 +96,12 @@ pub(crate) async fn authenticate(
     }
     match admit_request(&auth, request.headers()).await {
         Ok((caller, key_id, permit)) => {
-            let body_permit = match auth.bodies.acquire(&caller.scope, request.headers()).await {
+            // An import writes its body to a file.
+            let body_permit = match request.uri().path() {
+                IMPORT_PATH => Ok(None),
+                _ => auth.bodies.acquire(&caller.scope, request.headers()).await,
+            };
+            let body_permit = match body_permit {
                 Ok(body_permit) => body_permit,
                 Err(refusal) => return refusal.into_response(),
             };

@@ -5,6 +5,7 @@ pub(crate) mod json_limits;
 
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+use std::time::Duration;
 
 use axum::RequestPartsExt;
 use axum::body::Bytes;
@@ -16,6 +17,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::error::ApiError;
+
+pub use json_limits::JSON_VALUES_MAX;
 
 /// Maximum number of characters of a malformed id that an error message quotes.
 const SHOWN_ID_CHARS_MAX: usize = 80;
@@ -41,12 +44,19 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
     }
 }
 
+/// Maximum time in which a body must arrive. A slow client occupies memory that others need.
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Reads the whole body, up to the limit that the router sets.
 ///
 /// # Errors
-/// 413 if the body is over the limit, and 400 if the connection ended before the whole body arrived.
+/// 408 if the body takes longer than a minute, 413 if it is over the limit, and 400 if the connection ended before the whole
+/// body arrived.
 pub async fn read_body(request: Request) -> Result<Bytes, ApiError> {
-    Bytes::from_request(request, &()).await.map_err(|rejection| match rejection.status() {
+    let Ok(body) = tokio::time::timeout(BODY_TIMEOUT, Bytes::from_request(request, &())).await else {
+        return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "timeout", "the request body took too long"));
+    };
+    body.map_err(|rejection| match rejection.status() {
         StatusCode::PAYLOAD_TOO_LARGE => ApiError::too_large("the request body is too large"),
         _ => ApiError::bad_request("the request body is incomplete"),
     })

@@ -96,7 +96,7 @@ pub trait ChatModel: Send + Sync {
     fn limits(&self) -> ModelLimits;
 
     /// Sends one request and returns the stream of its answer. Transient failures are
-    /// retried within the limits of the provider's settings, also in the middle of the answer; each retry is
+    /// retried within the limits of the provider's settings, also in the middle of an answer without a schema; each retry is
     /// announced by [`AnswerPart::Retry`]. Dropping the stream cancels the request.
     ///
     /// # Errors

@@ -105,7 +105,16 @@ fn unknown_field<'a>(given: &'a Value, read: &Value) -> Option<&'a str> {
     }
 }
 
+/// The arguments of an edit that accepts the shown text with a change.
+const PARTIAL_EDIT_ARGS: [&str; 2] = ["title", "pending_approvals"];
+/// The arguments of an edit that contains the whole text, saves it, or requests another draft.
+const OTHER_EDIT_ARGS: [&str; 8] =
+    ["summary_json", "summary_md", "package_md", "save_draft", "add", "feedback", "revert_to", "redraft"];
+
 impl Decision {
+    /// The argument with the hash of the summary that the person saw.
+    pub const SUMMARY_HASH_ARG: &str = "summary_sha256";
+
     /// Returns the value of the decision's `type` field on the wire.
     pub const fn type_name(&self) -> &'static str {
         match self {
@@ -117,17 +126,20 @@ impl Decision {
         }
     }
 
-    /// Returns true if the decision approves its action and names no hash of what was shown.
+    /// Returns true if the decision accepts what was shown, or a part of it, and names no hash of it.
+    ///
+    /// An edit with a whole text is bound to that text, and a redraft accepts nothing.
     pub fn is_unbound_acceptance(&self) -> bool {
+        let has_hash =
+            |args: &Map<String, Value>| args.get(Self::SUMMARY_HASH_ARG).is_some_and(Value::is_string);
         match self {
-            Self::Approve { args, summary_sha256: None } => {
-                !args.as_ref().is_some_and(|args| args.contains_key("summary_sha256"))
+            Self::Approve { args, summary_sha256: None } => !args.as_ref().is_some_and(has_hash),
+            Self::Edit { edited_action } => {
+                let args = &edited_action.args;
+                let has_any = |names: &[&str]| names.iter().any(|name| args.contains_key(*name));
+                has_any(&PARTIAL_EDIT_ARGS) && !has_any(&OTHER_EDIT_ARGS) && !has_hash(args)
             }
-            Self::Approve { .. }
-            | Self::Edit { .. }
-            | Self::Reject { .. }
-            | Self::Respond { .. }
-            | Self::Preview {} => false,
+            Self::Approve { .. } | Self::Reject { .. } | Self::Respond { .. } | Self::Preview {} => false,
         }
     }
 }

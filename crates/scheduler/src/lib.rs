@@ -2,8 +2,8 @@
 //! after a crash or a shutdown.
 //!
 //! Each busy thread has one queue. Its first entry is a run or a piece of exclusive work; one task executes the entries
-//! in order ([`Scheduler::create_run`], [`Scheduler::change_thread`], [`Scheduler::run_exclusive`]). A queued run is also a row of the journal, so
-//! that the next process can start it; the in-memory queue only holds the order. The number of runs that work at once
+//! in order ([`Scheduler::create_run`], [`Scheduler::change_thread`], [`Scheduler::run_exclusive`]). A queued run is also
+//! a row of the journal, so that the next process can start it; the in-memory queue only holds the order. The number of runs that work at once
 //! and the number of queued runs are limited over all threads. Anything above these limits is refused with a time after
 //! which the client may try again.
 //!

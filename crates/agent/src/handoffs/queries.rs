@@ -18,7 +18,7 @@ use crate::home::config::HandoffKeep;
 use crate::{HandoffError, HandoffService, Result};
 
 /// The argument of a decision that names the hash of the proposal it is about.
-pub(super) const HASH_ARG: &str = "summary_sha256";
+pub(super) const HASH_ARG: &str = Decision::SUMMARY_HASH_ARG;
 
 /// An entry in a list of handoffs.
 #[derive(Debug, Clone, Serialize)]

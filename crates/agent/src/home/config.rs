@@ -133,10 +133,11 @@ pub struct ProviderConfig {
     pub api_key_env: Option<String>,
     /// The context window of the model in tokens, for models that Segue does not know.
     pub context_tokens: Option<u64>,
-    /// Seconds without an event of a streamed answer after which the answer counts as lost. Unset, 120. Signs of life
+    /// Seconds without an event of a streamed answer after which the answer counts as lost. Unset, 120. Keep-alives
     /// without content extend it to ten times as long.
     pub idle_seconds: Option<u64>,
-    /// Seconds to wait in total for a provider that is overloaded or limits requests; 0 waits for none. Unset, 300.
+    /// Seconds to wait in total between the attempts of one request, above all for a provider that is overloaded or limits requests;
+    /// 0 does not wait. Unset, 300.
     pub retry_seconds: Option<u64>,
     /// The reasoning effort of the model: `low`, `medium` or `high`. Unset, the provider decides.
     pub effort: Option<String>,

@@ -11,8 +11,8 @@ use crate::{AllowedOrigins, ServerSettings};
 /// Checks the target of a request, and its `Host` and `Origin` headers.
 ///
 /// # Errors
-/// 400 if the request names several hosts; 403 if the host name is not allowed, if there is more than one origin, or if the origin is neither allowed nor the
-/// origin of the request itself.
+/// 400 if the request names several hosts; 403 if the host name is not allowed, if there is more than one origin, or if
+/// the origin is neither allowed nor the origin of the request itself.
 pub(crate) fn check_headers(
     settings: &ServerSettings,
     target: &Uri,

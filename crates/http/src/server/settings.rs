@@ -75,8 +75,6 @@ pub enum AllowedOrigins {
 pub struct ServerLimits {
     /// Maximum size of a request's body, in bytes.
     pub body_bytes_max: usize,
-    /// Maximum size of all bodies that are processed at the same time, in bytes. Bodies of up to 64 KiB do not count.
-    pub bodies_bytes_max: usize,
     /// Maximum number of open connections.
     pub connections_max: usize,
     /// Maximum number of concurrent requests and streams of one user. It does not apply to the local operator.
@@ -91,7 +89,6 @@ impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             body_bytes_max: 32 << 20,
-            bodies_bytes_max: 64 << 20,
             connections_max: 16_384,
             open_per_user_max: 512,
             rate: Some(RateLimit { per_second: 200, burst: 400 }),

@@ -86,15 +86,16 @@ async fn root(state: State<AppState>, params: QueryParams, headers: HeaderMap) -
 async fn ok(State(state): State<AppState>, params: QueryParams) -> Result<Json<HealthStatus>, ApiError> {
     let agent = state.server.scheduler.agent(&OwnerScope::Owner(None));
     if let Err(error) = agent.admin().check_database() {
-        return Err(ApiError::unavailable(error.to_string()));
+        tracing::error!(%error, "the database is lost");
+        // The response has no path, because it needs no authentication.
+        return Err(error.into());
     }
-    if params.flag("check_db")?.unwrap_or(false) {
-        if let Err(error) =
+    if params.flag("check_db")?.unwrap_or(false)
+        && let Err(error) =
             agent.threads().list(agent::ThreadFilter::for_scope(OwnerScope::Owner(None), 1)).await
-        {
-            tracing::error!(%error, "failed to read the database");
-            return Err(ApiError::unavailable("the database cannot be read"));
-        }
+    {
+        tracing::error!(%error, "failed to read the database");
+        return Err(ApiError::unavailable("the database cannot be read"));
     }
     Ok(Json(HealthStatus { ok: true, services: AnyObject::default() }))
 }

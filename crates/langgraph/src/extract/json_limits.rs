@@ -7,7 +7,7 @@ use crate::error::ApiError;
 
 /// Maximum number of values of a body: objects, arrays, texts, numbers, Booleans and nulls. Parsed, each takes up to 600 bytes
 /// together with its key and its copies.
-pub(crate) const JSON_VALUES_MAX: usize = 100_000;
+pub const JSON_VALUES_MAX: usize = 100_000;
 /// Maximum size of the channels of an input or an update other than [`LARGE_CHANNELS`], in bytes of JSON.
 pub(crate) const OTHER_CHANNELS_BYTES_MAX: usize = 4 << 20;
 /// The channels that may be as large as a body.

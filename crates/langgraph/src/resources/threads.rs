@@ -23,6 +23,7 @@ use utoipa_axum::routes;
 use super::find_thread;
 use crate::caller::Caller;
 use crate::error::{ApiError, ErrorBody};
+use crate::extract::json_limits::check_channels_size;
 use crate::extract::{JsonBody, ThreadPath};
 use crate::requests::state_update::read_state_update;
 use crate::wire::failure::WireRunFailure;
@@ -101,6 +102,9 @@ async fn create(caller: Caller, JsonBody(new): JsonBody<ThreadCreate>) -> Result
     let updates: Vec<SuperstepUpdate> = supersteps.into_iter().flat_map(|step| step.updates).collect();
     if updates.len() > SUPERSTEPS_MAX {
         return Err(ApiError::invalid(format!("`supersteps` holds more than {SUPERSTEPS_MAX} updates")));
+    }
+    for update in &updates {
+        update.values.as_ref().map_or(Ok(()), check_channels_size)?;
     }
     let if_exists = match new.if_exists.unwrap_or(IfThreadExists::Raise) {
         IfThreadExists::Raise => IfExists::Raise,

@@ -185,11 +185,12 @@ impl RunBody {
     /// Converts the body into a run request, and the stream modes that the client wants to receive.
     ///
     /// # Errors
-    /// Too large if the channels of the input are; an invalid field if a list is too long, or if a stream mode, `config.configurable` or `after_seconds` is
+    /// 413 if the channels of the input or the update exceed their limit; an invalid field if a list is too long, or if a stream mode, `config.configurable` or `after_seconds` is
     /// invalid; a bad request if both `context` and `config.configurable` are set; not found if `config.configurable`
     /// names a malformed checkpoint id.
     pub(crate) fn into_request(self) -> Result<(RunRequest, StreamModes), ApiError> {
-        if let Some(Value::Object(channels)) = &self.input {
+        let update = self.command.as_ref().and_then(|command| command.update.as_ref());
+        for channels in [self.input.as_ref(), update].into_iter().flatten().filter_map(Value::as_object) {
             check_channels_size(channels)?;
         }
         let entries = |list: Option<OneOrMany>, field: &str| match list {

@@ -3,7 +3,7 @@
 
 mod context_budget;
 
-use journal::{EventQuery, TurnQuery};
+use journal::{EventQuery, PAGE_ROWS_MAX, TurnQuery};
 use protocol::{
     ArchiveReason, AssistantId, EventType, Message, MessageRole, ParentKind, Seq, Thread, ThreadId,
     ThreadStatus, TurnsArchived,
@@ -22,8 +22,8 @@ use context_budget::{
 
 /// Number of logged messages that are read at a time.
 const PAGE_TURNS: usize = 200;
-/// Number of `turns_archived` events of one page. The newest one is nearly always that of the compaction.
-const ARCHIVED_PAGE_ROWS: usize = 4;
+/// Number of `turns_archived` events of the first page. The newest one is nearly always that of the compaction.
+const ARCHIVED_ROWS_FIRST: usize = 4;
 
 /// A planned transfer: messages of a thread that become one summary.
 pub(super) struct TransferStep {
@@ -181,7 +181,7 @@ impl SummarizationWorker {
         };
         let mut query = EventQuery {
             types: vec![EventType::TurnsArchived],
-            limit: ARCHIVED_PAGE_ROWS,
+            limit: ARCHIVED_ROWS_FIRST,
             ..EventQuery::default()
         };
         let oldest = previous_seq.unwrap_or(marker_seq);
@@ -192,8 +192,9 @@ impl SummarizationWorker {
                 return Ok(archived_until);
             }
             match page.first() {
-                Some(first) if page.len() == ARCHIVED_PAGE_ROWS && first.seq > oldest => {
+                Some(first) if page.len() == query.limit && first.seq > oldest => {
                     query.before = Some(first.seq);
+                    query.limit = PAGE_ROWS_MAX;
                 }
                 Some(_) | None => return Ok(0),
             }

@@ -97,7 +97,9 @@ impl ModelCall {
                     Err(stop) => {
                         let failure = self.client.route.read_failure(stop);
                         self.restarts += 1;
-                        let can_restart = self.restarts <= ANSWER_RESTARTS_MAX;
+                        // An answer with a schema is a draft, and each draft costs one call.
+                        let is_draft = self.request.answer_schema.is_some();
+                        let can_restart = !is_draft && self.restarts <= ANSWER_RESTARTS_MAX;
                         return Some(if can_restart { self.plan_retry(failure) } else { Err(failure.error) });
                     }
                 },

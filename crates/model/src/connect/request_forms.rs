@@ -73,7 +73,7 @@ impl RequestForms {
         known.entry(endpoint.clone()).or_default().add_accepted(self.current, self.constraint);
     }
 
-    /// Goes on to the next form after a failure of the current one.
+    /// Selects the next form after a failure of the current one.
     ///
     /// # Errors
     /// Returns the failure to report if it is no refusal, or if no form is left. That is then the refusal of the

@@ -53,7 +53,8 @@ impl RetryBudget {
         if !failure.is_transient {
             return None;
         }
-        if !is_overload(&failure.error) {
+        // A provider that asks for no wait at all, time after time, must not be called in a tight loop.
+        if !is_overload(&failure.error) || failure.retry_after == Some(Duration::ZERO) {
             self.connection_retries = self.connection_retries.checked_sub(1)?;
         }
         let delay = next_delay(self.delays.next(), failure.retry_after, self.waited, self.wait_max)?;
@@ -191,6 +192,17 @@ mod tests {
         assert!(waited > MINUTE * 4 && waited <= settings.retry_wait_max, "{waited:?}");
         let broken = retries(|model| Error::MalformedAnswer { model, reason: "it broke off".to_owned() });
         assert_eq!(broken.len(), CONNECTION_RETRIES_MAX);
+    }
+
+    #[test]
+    fn l11_a_provider_that_asks_for_no_wait_is_called_few_times() {
+        let model: ModelName = "anthropic/m".parse().expect("a name");
+        let mut budget = RetryBudget::new(model.clone(), &ProviderSettings::default());
+        let retry_after = Some(Duration::ZERO);
+        let error = Error::RateLimited { model, status: 429, retry_after };
+        let failure = AttemptFailure { error, is_transient: true, retry_after };
+        let retries = std::iter::from_fn(|| budget.next_delay(&failure)).count();
+        assert_eq!(retries, CONNECTION_RETRIES_MAX);
     }
 
     #[test]

@@ -284,7 +284,7 @@ impl ModelNode {
         }
     }
 
-    /// Stores the part of an answer that broke off as an incomplete message, tells the person about the retry, and
+    /// Stores the part of an answer that broke off as an incomplete message, sends a notice of the retry, and
     /// begins another answer. The part is durable before the request is sent again.
     async fn begin_retry(
         &self,
@@ -303,7 +303,7 @@ impl ModelNode {
             }
         }
         let text = format!(
-            "{}; the request is sent again in {} s; to give up, stop the run (Esc or Ctrl-C)",
+            "failed to {}; the request is sent again in {} s; press Esc or Ctrl-C to stop the run",
             notice.reason,
             notice.wait.as_secs_f64().ceil()
         );

@@ -16,7 +16,7 @@ impl Scheduler {
                 self.is_outranked(RunRef { thread_id, run_id }, position).await
             }
             Some(NextEntry::Exclusive(QueuePosition::Back)) => self.is_queue_outranked(thread_id).await,
-            // It waits by itself for the end of the run that it cancels.
+            // Work at the front waits for the run that it cancels.
             Some(NextEntry::Exclusive(QueuePosition::Front | QueuePosition::Displacing)) | None => false,
         }
     }

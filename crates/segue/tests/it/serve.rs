@@ -224,6 +224,7 @@ fn a1_a_server_whose_database_is_replaced_ends_and_acknowledges_nothing() {
     std::fs::rename(&database, database.with_extension("moved")).unwrap();
     let refused = api.post("/threads", &json!({}));
     assert_eq!(refused.status, 503, "{}", refused.text());
+    assert!(!refused.text().contains("segue.db"), "{}", refused.text());
     let (code, stderr) = serving.wait_for_failure();
     assert_eq!(code, Some(1));
     assert!(stderr.contains("was deleted or replaced") && stderr.contains("start segue again"), "{stderr}");

@@ -1,7 +1,7 @@
 //! The interrupts that an answer is for when its run starts, and the check that a handoff is accepted only by a client
 //! that was shown the proposal.
 
-use protocol::{Checkpoint, Decision, Interrupt, InterruptId, RunFailure};
+use protocol::{Checkpoint, Decision, FailureKind, Interrupt, InterruptId, RunFailure};
 use runtime::AdmissionSource;
 
 use super::RequestAdmission;
@@ -75,6 +75,10 @@ fn match_bound_answers<'p>(
         InterruptAnswers::Only(answer) if !pending.is_empty() => {
             match pending.iter().find(|interrupt| bound.contains(&interrupt.interrupt_id)) {
                 Some(interrupt) => Ok(vec![(interrupt, answer)]),
+                None if bound.is_empty() && pending.len() == 1 => {
+                    let message = "not_pending: the answer was sent before the pending question was asked";
+                    Err(RunFailure::new(FailureKind::UnknownInterrupt, message))
+                }
                 None => Err(ambiguous_failure(pending, strictness)),
             }
         }

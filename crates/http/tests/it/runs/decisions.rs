@@ -264,7 +264,7 @@ async fn m1_a_queued_answer_never_decides_a_question_that_was_raised_after_it() 
     server.model.open_gate("turn");
     let run = queued["run_id"].as_str().unwrap();
     let (_, end) = server.get(&format!("/threads/{thread}/runs/{run}/join")).await;
-    assert_eq!(end["__error__"]["error"], "AmbiguousResumeError", "{end}");
+    assert_eq!(end["__error__"]["error"], "UnknownInterruptError", "{end}");
     assert_eq!(pending_questions(&server, &thread).await.len(), 1);
     assert!(!has_file(&server, "a"));
     assert_eq!(resume(&server, &thread, &approve()).await.0, 200);

@@ -29,12 +29,13 @@ impl PeerServer {
         self.client.request(method, url).header("x-api-key", &self.server.token)
     }
 
-    /// Waits until the request is queued on the only busy thread of the server, or has its response.
+    /// Waits until the request is queued on the only busy thread of the server. Fails if it has its response before.
     async fn wait_until_queued<T>(&self, request: &JoinHandle<T>) {
         let is_queued = |text: &str| {
             text.contains("segue_threads_working 1\n") && text.contains("segue_runs_waiting 1\n")
         };
-        while !request.is_finished() {
+        loop {
+            assert!(!request.is_finished(), "the request did not wait for the run");
             let metrics = read_response(self.request(Method::GET, "/metrics").send().await.unwrap()).await.1;
             if metrics.as_str().is_some_and(is_queued) {
                 return;

@@ -33,16 +33,28 @@ struct FileId(u64, u64);
 
 impl FileId {
     /// Returns the id of the file at a path; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the file cannot be inspected.
+    fn find(path: &Path) -> Result<Option<Self>> {
+        match std::fs::metadata(path) {
+            Ok(file) => Ok(Some(Self::from_metadata(&file))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(Error::Io { path: path.to_owned(), source }),
+        }
+    }
+
+    /// Returns the id in a file's metadata.
     #[cfg(unix)]
-    fn of(path: &Path) -> Option<Self> {
+    fn from_metadata(file: &Metadata) -> Self {
         use std::os::unix::fs::MetadataExt;
-        std::fs::metadata(path).ok().map(|file| Self(file.dev(), file.ino()))
+        Self(file.dev(), file.ino())
     }
 
     /// Returns the same id for all files: other systems do not let a file be deleted while it is open.
     #[cfg(not(unix))]
-    fn of(path: &Path) -> Option<Self> {
-        std::fs::metadata(path).ok().map(|_| Self(0, 0))
+    const fn from_metadata(_: &Metadata) -> Self {
+        Self(0, 0)
     }
 }
 
@@ -50,23 +62,24 @@ impl OpenFiles {
     /// Returns the files of a database that was just opened.
     ///
     /// # Errors
-    /// [`Error::FileReplaced`] if the file has been deleted since.
+    /// [`Error::FileReplaced`] if the file has been deleted since, and [`Error::Io`] if it cannot be inspected.
     pub(super) fn identify(database: &DatabasePath) -> Result<Self> {
         let path = database.0.clone();
-        let Some(id) = FileId::of(&path) else { return Err(Error::FileReplaced { path }) };
-        Ok(Self { path, database: id, log: OnceLock::new() })
+        let Some(id) = FileId::find(&path)? else { return Err(Error::FileReplaced { path }) };
+        let log = FileId::find(&log_path(&path))?.map_or_else(OnceLock::new, OnceLock::from);
+        Ok(Self { path, database: id, log })
     }
 
     /// Checks that the paths still name these files. The caller has an open connection.
     ///
     /// # Errors
-    /// [`Error::FileReplaced`].
+    /// [`Error::FileReplaced`], and [`Error::Io`] if a file cannot be inspected.
     pub(super) fn check(&self) -> Result<()> {
         let replaced = || Error::FileReplaced { path: self.path.clone() };
-        if FileId::of(&self.path) != Some(self.database) {
+        if FileId::find(&self.path)? != Some(self.database) {
             return Err(replaced());
         }
-        match (FileId::of(&log_path(&self.path)), self.log.get()) {
+        match (FileId::find(&log_path(&self.path))?, self.log.get()) {
             (None, None) => Ok(()),
             (Some(log), known) if *known.unwrap_or(&log) == log => {
                 self.log.get_or_init(|| log);
@@ -77,7 +90,7 @@ impl OpenFiles {
     }
 }
 
-/// The outcome of a checkpoint that waits for nobody.
+/// The outcome of a checkpoint that does not wait for others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LogCheckpoint {
     /// The log is empty.
@@ -111,7 +124,7 @@ pub(super) fn checkpoint(connection: &Connection) -> rusqlite::Result<()> {
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
 }
 
-/// Copies the log into the database file and empties it, if nobody uses it at this moment. Afterwards the connection waits for
+/// Copies the log into the database file and empties it, if no reader or other process uses it. Afterwards the connection waits for
 /// other processes for `lock_wait` again.
 ///
 /// # Errors

@@ -273,12 +273,13 @@ impl SqliteWriter {
             Err(error) => replies.iter().map(|_| Err(self.path.convert_error(&error))).collect(),
         };
         // After the commit, because the files can be replaced at any time before. What is in other files is not acknowledged.
-        let lost = self.files.as_ref().and_then(|files| files.check().err());
-        let outcomes: Vec<_> = match lost {
-            Some(_) => {
-                replies.iter().map(|_| Err(Error::FileReplaced { path: self.path.0.clone() })).collect()
+        let check = self.files.as_ref().map_or(Ok(()), |files| files.check());
+        let outcomes: Vec<_> = match check {
+            Err(Error::FileReplaced { path }) => {
+                replies.iter().map(|_| Err(Error::FileReplaced { path: path.clone() })).collect()
             }
-            None => outcomes,
+            // A file that cannot be inspected at this moment is still open.
+            Ok(()) | Err(_) => outcomes,
         };
         for (reply, outcome) in replies.into_iter().zip(outcomes) {
             // The send fails if the caller was dropped. The result is not needed in that case.

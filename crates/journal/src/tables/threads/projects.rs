@@ -88,7 +88,7 @@ pub(crate) fn delete_if_unused(db: &SqlConnection, project_key: i64) -> Result<(
         return Ok(());
     }
     if db.dialect() == SqlDialect::Postgres {
-        if db.prepare(LOCK_USER_SQL)?.exists([project_key])? {
+        if db.prepare(LOCK_REMAINING_THREAD_SQL)?.exists([project_key])? {
             return Ok(());
         }
         threads::acquire_locks(db, vec![locks::PROJECT_LOCK])?;
@@ -100,8 +100,10 @@ pub(crate) fn delete_if_unused(db: &SqlConnection, project_key: i64) -> Result<(
 
 /// Locks a thread of the project `$1` that nobody is deleting, so that the project is in use until the transaction ends. A later
 /// deletion of that thread sees what this transaction has deleted. The row of the project is not locked, because all
-/// threads that are created in the project would wait for it. Locked threads are skipped, so the statement never waits.
-const LOCK_USER_SQL: &str = "SELECT 1 FROM thread_heads WHERE project_key = $1 AND project_key > 0
+/// threads that are created in the project would wait for it. Locked threads are skipped, so the statement itself does not wait. Writes to the locked
+/// thread wait until this transaction ends.
+const LOCK_REMAINING_THREAD_SQL: &str =
+    "SELECT 1 FROM thread_heads WHERE project_key = $1 AND project_key > 0
     ORDER BY thread_key DESC LIMIT 1 FOR KEY SHARE SKIP LOCKED";
 
 /// Deletes the project `$1` unless a thread, a summary or a fact belongs to it.

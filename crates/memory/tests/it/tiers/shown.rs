@@ -113,6 +113,26 @@ async fn f7_summaries_of_this_thread_come_before_those_of_others() {
 }
 
 #[tokio::test]
+async fn k9_a_summary_that_was_removed_is_not_shown_to_later_runs() {
+    let world = fixture(answers(3), 1_500);
+    let thread_id = world.create_thread().await;
+    store_summary(&world, thread_id, "The lighthouse is painted red and white.").await;
+    store_summary(&world, thread_id, "The keeper is called Ida.").await;
+    for text in ["Go on.", "And on."] {
+        world.run_turn(thread_id, text).await;
+    }
+    let archived = |event: protocol::Event| event.body::<protocol::TurnsArchived>().ok();
+    let first = world.events(thread_id).await.into_iter().find_map(archived).unwrap();
+    let writes = vec![journal::Write::RestoreTurns { summary_ids: vec![first.summary_id], scope: None }];
+    world.store.commit(journal::Transaction { fence: None, writes }).await.unwrap();
+    world.run_turn(thread_id, "And further.").await;
+    let sections = memory_sections(&world);
+    let is_shown =
+        |section: &Option<String>| section.as_ref().is_some_and(|text| text.contains("seqs=\"1-2\""));
+    assert_eq!(sections.iter().map(is_shown).collect::<Vec<_>>(), [true, true, false], "{sections:?}");
+}
+
+#[tokio::test]
 async fn f7_a_summary_that_a_fork_copied_is_shown_once() {
     let world = fixture(answers(1), 1_500);
     let source = world.create_thread().await;

@@ -72,6 +72,9 @@ impl EventParser {
     /// Fails when a line or an event is too large, or not UTF-8. Nothing can be parsed after that.
     pub(super) fn feed(&mut self, chunk: &[u8]) -> Result<(), ParseFault> {
         let mut rest = chunk;
+        if chunk.is_empty() {
+            return Ok(());
+        }
         if std::mem::take(&mut self.ends_with_return) && rest.first() == Some(&b'\n') {
             rest = &rest[1..];
         }

@@ -124,8 +124,10 @@ async fn wait_for_lost_database(agent: &Agent) -> agent::Error {
     let mut checks = tokio::time::interval(DATABASE_CHECK_INTERVAL);
     loop {
         checks.tick().await;
-        if let Err(lost) = agent.admin().check_database() {
-            return lost;
+        match agent.admin().check_database() {
+            Err(lost) if lost.is_database_lost() => return lost,
+            // A file that cannot be inspected may be there again at the next check.
+            Ok(()) | Err(_) => {}
         }
     }
 }

@@ -155,7 +155,7 @@ fn is_path_operand(word: &str, workspace: &Workspace) -> bool {
 }
 
 /// Returns the pathspecs that exclude files of secrets in the whole repository.
-fn excluding_pathspecs() -> impl Iterator<Item = String> {
+pub(super) fn excluding_pathspecs() -> impl Iterator<Item = String> {
     let paths = secret_path_globs().map(str::to_owned);
     let globs = secret_name_globs().into_iter().chain(paths);
     globs.map(|glob| format!(":(top,exclude,icase,glob)**/{glob}"))

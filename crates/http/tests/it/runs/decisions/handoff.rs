@@ -133,7 +133,10 @@ async fn m1_an_acceptance_that_names_nothing_is_for_the_first_proposal_or_for_th
         let current = foreign.refine(OTHER, over_runs).await;
         let runs = run_count(&foreign.server, &foreign.thread).await;
         let with_title = json!({"decisions": [{"type": "approve", "args": {"title": "Mine"}}]});
-        for decision in [approve(), with_title] {
+        let without_hash = json!({"decisions": [{"type": "approve", "args": {"summary_sha256": null}}]});
+        let edited_title = json!({"decisions": [{"type": "edit", "edited_action":
+            {"name": "handoff_summary", "args": {"title": "Mine"}}}]});
+        for decision in [approve(), with_title, without_hash, edited_title] {
             let refused = foreign.answer(CHAT, &resume_body(&decision)).await;
             assert_refused(&refused, 409, &["draft 2", "Two", &current]);
             let refused = send_as(&foreign.server, CHAT, &foreign.decision_path(), &decision).await;

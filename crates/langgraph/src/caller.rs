@@ -34,7 +34,7 @@ pub struct Caller {
     pub agent: Arc<Agent>,
     /// The services that all callers share.
     pub server: Arc<SharedServices>,
-    /// A fingerprint of the credential and the program that sent the request.
+    /// A fingerprint of the credential, the program and the page that sent the request.
     pub client: Arc<str>,
 }
 

@@ -65,7 +65,8 @@ pub async fn read_body(request: Request) -> Result<Bytes, ApiError> {
 /// Parses JSON into `T`. The input is parsed once if it fits, and up to three times to find the best error message.
 ///
 /// # Errors
-/// Status 413 if the input has too many values. Otherwise status 422. The message names the path of the field that does not fit. If the input is not JSON at all, the hint contains
+/// Status 413 if the input has too many values. Otherwise status 422. The message names the path of the field that does not
+/// fit. If the input is not JSON at all, the hint contains
 /// the parser's message with line and column.
 pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     json_limits::check_value_count(bytes)?;

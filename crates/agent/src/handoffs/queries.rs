@@ -17,9 +17,6 @@ use super::{PendingHandoff, ProposalPresentation};
 use crate::home::config::HandoffKeep;
 use crate::{HandoffError, HandoffService, Result};
 
-/// The argument of a decision that names the hash of the proposal it is about.
-pub(super) const HASH_ARG: &str = Decision::SUMMARY_HASH_ARG;
-
 /// An entry in a list of handoffs.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListedHandoff {
@@ -332,8 +329,8 @@ pub(super) fn check_not_superseded(
 ) -> std::result::Result<(), HandoffError> {
     let mut hashes = decisions.decisions.iter().filter_map(|decision| match decision {
         Decision::Approve { summary_sha256: Some(hash), .. } => Some(hash.as_str()),
-        Decision::Approve { args: Some(args), .. } => args.get(HASH_ARG)?.as_str(),
-        Decision::Edit { edited_action } => edited_action.args.get(HASH_ARG)?.as_str(),
+        Decision::Approve { args: Some(args), .. } => args.get(Decision::SUMMARY_HASH_ARG)?.as_str(),
+        Decision::Edit { edited_action } => edited_action.args.get(Decision::SUMMARY_HASH_ARG)?.as_str(),
         Decision::Approve { .. }
         | Decision::Reject { .. }
         | Decision::Respond { .. }

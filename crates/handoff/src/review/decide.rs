@@ -67,7 +67,7 @@ pub(crate) fn decision_outcome(
             check_hash(shown, summary_sha256.as_deref())?;
             match args {
                 Some(args) => {
-                    check_hash(shown, args.get("summary_sha256").and_then(Value::as_str))?;
+                    check_hash(shown, args.get(Decision::SUMMARY_HASH_ARG).and_then(Value::as_str))?;
                     check_known_fields(args, &[TEXT_FIELDS.as_slice(), &[WAITING_CALLS_FIELD]].concat())?;
                     if args.contains_key("feedback") && !is_echoed_feedback(shown, args) {
                         return Err(DecisionRejection::Invalid(
@@ -88,7 +88,7 @@ pub(crate) fn decision_outcome(
                 )));
             }
             let args = form_args::normalize_args(&edited_action.args)?;
-            check_hash(shown, args.get("summary_sha256").and_then(Value::as_str))?;
+            check_hash(shown, args.get(Decision::SUMMARY_HASH_ARG).and_then(Value::as_str))?;
             edit_outcome(shown, refinements_left, &args)
         }
         Decision::Reject { message } => Ok(DecisionOutcome::Decline(checked_reason(message.as_deref())?)),
@@ -225,7 +225,7 @@ pub(crate) fn edited_text(
     args: &Map<String, Value>,
 ) -> Result<Option<EditedSummary>, DecisionRejection> {
     let args = form_args::normalize_args(args)?;
-    check_hash(shown, args.get("summary_sha256").and_then(Value::as_str))?;
+    check_hash(shown, args.get(Decision::SUMMARY_HASH_ARG).and_then(Value::as_str))?;
     check_known_fields(&args, &TEXT_FIELDS)?;
     edited_summary(shown, &args)
 }

@@ -18,19 +18,19 @@ pub(crate) struct ExclusiveStreams {
     cancel: CancellationToken,
     /// The stream of the current run, if one is active.
     stream: Option<Arc<RunStream>>,
-    /// The number of runs that the work has started.
-    started_runs: usize,
+    /// True once the work has started a run.
+    has_started_run: bool,
 }
 
 impl ExclusiveStreams {
     /// Returns the streams of work on that thread, which `cancel` stops. No stream is open yet.
     pub(crate) fn new(scheduler: &Arc<Scheduler>, thread: ScopedThread, cancel: CancellationToken) -> Self {
-        Self { scheduler: Arc::clone(scheduler), thread, cancel, stream: None, started_runs: 0 }
+        Self { scheduler: Arc::clone(scheduler), thread, cancel, stream: None, has_started_run: false }
     }
 
     /// Returns whether the work has started a run.
     pub(crate) const fn has_started_run(&self) -> bool {
-        self.started_runs > 0
+        self.has_started_run
     }
 
     /// Executes the work and publishes its frames to the streams of its runs.
@@ -95,7 +95,7 @@ impl ExclusiveStreams {
         self.scheduler.streams.open(&stream);
         self.scheduler.streams.publish_start(&stream);
         self.stream = Some(stream);
-        self.started_runs += 1;
+        self.has_started_run = true;
     }
 
     /// Ends the current stream.

@@ -103,8 +103,8 @@ impl Scheduler {
         task.await.map_err(|_| Error::Aborted)?.ok_or(Error::ShuttingDown)
     }
 
-    /// Changes a thread: executes `change` like [`Self::run_exclusive`], and again if a run of another process was in
-    /// the way.
+    /// Changes a thread: executes `change` like [`Self::run_exclusive`], and again if a run of another process
+    /// blocked it.
     ///
     /// If the journal refuses the change because of such a run, the change is queued again at the front. It is executed
     /// when that run has ended and the runs have started that other processes have queued before those of this one. If

@@ -1,6 +1,8 @@
 //! Tests of compaction together with memory: which messages are compacted when memory has already removed turns at the
 //! beginning or in the middle of the context, and what the compaction boundary counts.
 
+use std::sync::Arc;
+
 use memory::TurnWindow;
 use protocol::{Message, Seq};
 
@@ -25,6 +27,36 @@ async fn send_turns(agent: &Agent, thread: ThreadId, numbers: std::ops::RangeInc
 async fn context_seqs(agent: &Agent, thread: ThreadId) -> Vec<Seq> {
     let context = runtime::ContextCache::default().read_context(&**agent.store(), thread).await.unwrap();
     context.seqs[context.summary_len..].to_vec()
+}
+
+/// A long thread of which a compaction covers all but the last two messages. Memory is not settled yet.
+struct CompactedThread {
+    _environment: TestEnvironment,
+    _server: ScriptedServer,
+    /// The store, which counts what is read.
+    store: Arc<CrashingStore>,
+    agent: Agent,
+    thread: ThreadId,
+}
+
+impl CompactedThread {
+    /// The number of messages.
+    const MESSAGES: usize = 6_000;
+
+    async fn create() -> Self {
+        let (environment, server) = (TestEnvironment::new(), summarizing_server());
+        configure(&environment, &server, (200_000, "[memory]\nshort_term_tokens = 1000000\n"));
+        let store = CrashingStore::never_crash(environment.store());
+        let agent = environment.agent_over(store.clone(), TEST_MODEL);
+        let thread = agent.threads().create(None).await.unwrap().thread_id;
+        let message = |number: usize| match number % 2 {
+            0 => Message::human(format!("Request {number}.")),
+            _ => Message::ai(format!("Done with {number}.")),
+        };
+        append(&agent, thread, &(0..Self::MESSAGES).map(message).collect::<Vec<_>>()).await;
+        compact_keeping(&agent, thread, 2).await;
+        Self { _environment: environment, _server: server, store, agent, thread }
+    }
 }
 
 #[tokio::test]
@@ -56,48 +88,30 @@ async fn c2_a_compaction_counts_only_the_messages_that_memory_left_in_the_contex
 
 #[tokio::test]
 async fn f6_each_message_of_a_long_thread_is_read_three_times_however_many_summaries_it_needs() {
-    const MESSAGES: usize = 6_000;
-    let (environment, server) = (TestEnvironment::new(), summarizing_server());
-    configure(&environment, &server, (200_000, "[memory]\nshort_term_tokens = 1000000\n"));
-    let store = CrashingStore::never_crash(environment.store());
-    let agent = environment.agent_over(store.clone(), TEST_MODEL);
-    let thread = agent.threads().create(None).await.unwrap().thread_id;
-    let message = |number: usize| match number % 2 {
-        0 => Message::human(format!("Request {number}.")),
-        _ => Message::ai(format!("Done with {number}.")),
-    };
-    append(&agent, thread, &(0..MESSAGES).map(message).collect::<Vec<_>>()).await;
-    compact_keeping(&agent, thread, 2).await;
+    let compacted = CompactedThread::create().await;
+    let CompactedThread { store, agent, .. } = &compacted;
     let before = store.turns_read();
-    let summarized = settle_memory(&agent).await;
+    let summarized = settle_memory(agent).await;
     assert!(summarized.len() > 10, "{}", summarized.len());
-    assert!(summarized.iter().map(|summary| summary.turns).sum::<u64>() >= MESSAGES as u64 - 3);
+    assert!(
+        summarized.iter().map(|summary| summary.turns).sum::<u64>() >= CompactedThread::MESSAGES as u64 - 3
+    );
     // Once for the plan, once to measure the window of a summary, and once for the summary.
     let read = store.turns_read() - before;
-    assert!(read <= 3 * MESSAGES + 10, "{read}");
+    assert!(read <= 3 * CompactedThread::MESSAGES + 10, "{read}");
 }
 
 #[tokio::test]
 async fn b7_a_run_reads_few_events_of_archived_turns_however_many_a_compaction_left() {
-    const MESSAGES: usize = 6_000;
-    let (environment, server) = (TestEnvironment::new(), summarizing_server());
-    configure(&environment, &server, (200_000, "[memory]\nshort_term_tokens = 1000000\n"));
-    let store = CrashingStore::never_crash(environment.store());
-    let agent = environment.agent_over(store.clone(), TEST_MODEL);
-    let thread = agent.threads().create(None).await.unwrap().thread_id;
-    let message = |number: usize| match number % 2 {
-        0 => Message::human(format!("Request {number}.")),
-        _ => Message::ai(format!("Done with {number}.")),
-    };
-    append(&agent, thread, &(0..MESSAGES).map(message).collect::<Vec<_>>()).await;
-    compact_keeping(&agent, thread, 2).await;
-    settle_memory(&agent).await;
-    assert!(turns_archived(&agent, thread).await.len() > 40);
-    send_message(&agent, thread, "And now?").await;
-    settle_memory(&agent).await;
+    let compacted = CompactedThread::create().await;
+    let CompactedThread { store, agent, thread, .. } = &compacted;
+    settle_memory(agent).await;
+    assert!(turns_archived(agent, *thread).await.len() > 40);
+    send_message(agent, *thread, "And now?").await;
+    settle_memory(agent).await;
     let before = store.archived_events_read();
-    send_message(&agent, thread, "And then?").await;
-    settle_memory(&agent).await;
+    send_message(agent, *thread, "And then?").await;
+    settle_memory(agent).await;
     // The newest one for the section of the request, and the newest four for the plan of the next summaries.
     let read = store.archived_events_read() - before;
     assert!(read <= 9, "{read}");

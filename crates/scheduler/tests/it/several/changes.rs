@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use agent::{CancellationToken, StateChange};
 use protocol::{MultitaskStrategy, RunId, RunRequest, RunStatus, ThreadId};
-use scheduler::{Error, Result, Scheduler, SchedulerMetrics};
+use scheduler::{CreatedRun, Error, Result, Scheduler, SchedulerMetrics};
 use serde_json::json;
+use test_model::ScriptedServer;
 use tokio::task::JoinHandle;
 
 use crate::fixture::{
@@ -62,13 +63,34 @@ impl PendingChange {
     }
 }
 
+/// A thread on which one of two servers executes a run. Its model waits at [`GATE`].
+struct BusyThread {
+    _fixture: SchedulerFixture,
+    /// The model.
+    server: ScriptedServer,
+    /// The server that executes the run.
+    remote: Arc<Scheduler>,
+    /// The other server.
+    local: Arc<Scheduler>,
+    thread: ThreadId,
+    /// The run.
+    slow: CreatedRun,
+}
+
+impl BusyThread {
+    async fn start() -> Self {
+        let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
+        let (remote, local) = (fixture.scheduler_with_model(&server), fixture.scheduler_with_model(&server));
+        let thread = ThreadId::generate();
+        let mut slow = submit_message(&remote, thread, "slow").await;
+        wait_for_first_step(&mut slow.reader).await;
+        Self { _fixture: fixture, server, remote, local, thread, slow }
+    }
+}
+
 #[tokio::test]
 async fn j1_a_change_waits_for_the_active_run_of_another_server() {
-    let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
-    let (remote, local) = (fixture.scheduler_with_model(&server), fixture.scheduler_with_model(&server));
-    let thread = ThreadId::generate();
-    let mut slow = submit_message(&remote, thread, "slow").await;
-    wait_for_first_step(&mut slow.reader).await;
+    let BusyThread { _fixture, server, remote, local, thread, slow } = BusyThread::start().await;
     let change = PendingChange::add_message(&local, thread, "added");
     change.wait_until_requeued(&local).await;
     server.open_gate(GATE);
@@ -80,11 +102,7 @@ async fn j1_a_change_waits_for_the_active_run_of_another_server() {
 
 #[tokio::test]
 async fn h5_a_change_starts_after_the_runs_that_another_server_has_queued() {
-    let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
-    let (remote, local) = (fixture.scheduler_with_model(&server), fixture.scheduler_with_model(&server));
-    let thread = ThreadId::generate();
-    let mut slow = submit_message(&remote, thread, "slow").await;
-    wait_for_first_step(&mut slow.reader).await;
+    let BusyThread { _fixture, server, remote, local, thread, slow: _slow } = BusyThread::start().await;
     for text in ["one", "two", "three"] {
         submit_message(&remote, thread, text).await.reader.detach();
     }
@@ -100,11 +118,7 @@ async fn h5_a_change_starts_after_the_runs_that_another_server_has_queued() {
 
 #[tokio::test]
 async fn h5_a_change_starts_before_later_runs_and_does_not_wait_for_runs_that_wait_for_them() {
-    let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
-    let (remote, local) = (fixture.scheduler_with_model(&server), fixture.scheduler_with_model(&server));
-    let thread = ThreadId::generate();
-    let mut slow = submit_message(&remote, thread, "slow").await;
-    wait_for_first_step(&mut slow.reader).await;
+    let BusyThread { _fixture, server, remote, local, thread, slow: _slow } = BusyThread::start().await;
     let change = PendingChange::add_message(&local, thread, "added");
     change.wait_until_requeued(&local).await;
     let second = submit_message(&local, thread, "second").await;
@@ -122,11 +136,8 @@ async fn h5_a_change_starts_before_later_runs_and_does_not_wait_for_runs_that_wa
 
 #[tokio::test]
 async fn h5_changes_that_wait_for_another_server_keep_their_order() {
-    let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
-    let (remote, local) = (fixture.scheduler_with_model(&server), fixture.scheduler_with_model(&server));
-    let thread = ThreadId::generate();
-    let mut slow = submit_message(&remote, thread, "slow").await;
-    wait_for_first_step(&mut slow.reader).await;
+    let BusyThread { _fixture, server, local, thread, remote: _remote, slow: _slow } =
+        BusyThread::start().await;
     let first = PendingChange::add_message(&local, thread, "first");
     first.wait_until_requeued(&local).await;
     let second = PendingChange::add_message(&local, thread, "second");
@@ -142,11 +153,7 @@ async fn h5_changes_that_wait_for_another_server_keep_their_order() {
 
 #[tokio::test]
 async fn j4_a_run_that_interrupts_stops_the_run_for_which_a_change_waits_and_comes_first() {
-    let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
-    let (remote, local) = (fixture.scheduler_with_model(&server), fixture.scheduler_with_model(&server));
-    let thread = ThreadId::generate();
-    let mut slow = submit_message(&remote, thread, "slow").await;
-    wait_for_first_step(&mut slow.reader).await;
+    let BusyThread { _fixture, server, local, thread, mut slow, remote: _remote } = BusyThread::start().await;
     let change = PendingChange::add_message(&local, thread, "added");
     change.wait_until_requeued(&local).await;
     let urgent = RunRequest { multitask_strategy: MultitaskStrategy::Interrupt, ..user_request("urgent") };
@@ -163,11 +170,7 @@ async fn j4_a_run_that_interrupts_stops_the_run_for_which_a_change_waits_and_com
 
 #[tokio::test]
 async fn j2_a_change_follows_the_run_that_its_server_takes_over_from_a_dead_one() {
-    let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
-    let (remote, local) = (fixture.scheduler_with_model(&server), fixture.scheduler_with_model(&server));
-    let thread = ThreadId::generate();
-    let mut slow = submit_message(&remote, thread, "slow").await;
-    wait_for_first_step(&mut slow.reader).await;
+    let BusyThread { _fixture, server, remote, local, thread, slow: _slow } = BusyThread::start().await;
     let change = PendingChange::add_message(&local, thread, "added");
     change.wait_until_requeued(&local).await;
     remote.shutdown(Duration::ZERO).await;
@@ -180,11 +183,7 @@ async fn j2_a_change_follows_the_run_that_its_server_takes_over_from_a_dead_one(
 
 #[tokio::test]
 async fn a_change_is_forgotten_if_its_caller_leaves_while_it_waits_for_another_server() {
-    let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
-    let (remote, local) = (fixture.scheduler_with_model(&server), fixture.scheduler_with_model(&server));
-    let thread = ThreadId::generate();
-    let mut slow = submit_message(&remote, thread, "slow").await;
-    wait_for_first_step(&mut slow.reader).await;
+    let BusyThread { _fixture, server, remote, local, thread, slow } = BusyThread::start().await;
     let change = PendingChange::add_message(&local, thread, "added");
     change.wait_until_requeued(&local).await;
     let attempts = change.attempt_count();
@@ -199,11 +198,7 @@ async fn a_change_is_forgotten_if_its_caller_leaves_while_it_waits_for_another_s
 
 #[tokio::test]
 async fn j5_a_change_that_waits_for_another_server_is_refused_at_a_shutdown() {
-    let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
-    let (remote, local) = (fixture.scheduler_with_model(&server), fixture.scheduler_with_model(&server));
-    let thread = ThreadId::generate();
-    let mut slow = submit_message(&remote, thread, "slow").await;
-    wait_for_first_step(&mut slow.reader).await;
+    let BusyThread { _fixture, server, remote, local, thread, slow } = BusyThread::start().await;
     let change = PendingChange::add_message(&local, thread, "added");
     change.wait_until_requeued(&local).await;
     local.shutdown(Duration::ZERO).await;

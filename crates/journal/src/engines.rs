@@ -240,8 +240,8 @@ impl<E: Engine> Store for E {
         self.read(ReadSize::Large, move |db| threads::list_threads(db, &filter)).await
     }
 
-    async fn thread_count(&self, filter: ThreadFilter) -> Result<u64> {
-        self.read(ReadSize::Large, move |db| threads::count_threads(db, &filter)).await
+    async fn thread_count(&self, filter: ThreadFilter, maximum: Option<u64>) -> Result<u64> {
+        self.read(ReadSize::Large, move |db| threads::count_threads(db, &filter, maximum)).await
     }
 
     async fn thread_size(&self, thread_id: ThreadId) -> Result<ThreadSize> {

@@ -182,9 +182,9 @@ impl Store for ScopedStore {
         self.inner.threads(ThreadFilter { scope: self.narrow_optional_scope(filter.scope), ..filter }).await
     }
 
-    async fn thread_count(&self, filter: ThreadFilter) -> Result<u64> {
+    async fn thread_count(&self, filter: ThreadFilter, maximum: Option<u64>) -> Result<u64> {
         self.inner
-            .thread_count(ThreadFilter { scope: self.narrow_optional_scope(filter.scope), ..filter })
+            .thread_count(ThreadFilter { scope: self.narrow_optional_scope(filter.scope), ..filter }, maximum)
             .await
     }
 

@@ -99,8 +99,9 @@ pub trait Store: Send + Sync {
     /// Returns a page of threads. No messages are read.
     async fn threads(&self, filter: ThreadFilter) -> Result<Vec<Thread>>;
 
-    /// Returns the number of threads that match a filter, regardless of its limit and offset.
-    async fn thread_count(&self, filter: ThreadFilter) -> Result<u64>;
+    /// Returns the number of threads that match a filter, regardless of its limit and offset. Stops at `maximum`, so that
+    /// the time has a bound; a result that equals `maximum` therefore means "at least".
+    async fn thread_count(&self, filter: ThreadFilter, maximum: Option<u64>) -> Result<u64>;
 
     /// Returns the size of a thread: its events, including superseded ones, and its artifacts. All of them are
     /// scanned. A thread that does not exist has size zero.

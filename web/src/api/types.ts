@@ -57,7 +57,9 @@ export interface ThreadDetail extends ThreadRow {
 /** A page of the thread list. */
 export interface ThreadRows {
   threads: ThreadRow[];
+  /** The number of threads that match, or at which the server stopped counting. */
   total: number;
+  is_total_exact: boolean;
 }
 
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };

@@ -3,7 +3,7 @@ import type { ThreadRow } from "../api/types";
 import { hiddenPositions, firstHole, visibleIndexOf, insertPage, slotOf, type Slots } from "./slots";
 
 const row = (id: string) => ({ thread_id: id }) as ThreadRow;
-const page = (ids: string, total: number) => ({ threads: [...ids].map(row), total });
+const page = (ids: string, total: number) => ({ threads: [...ids].map(row), total, is_total_exact: true });
 const render = (slots: Slots) => slots.map((slot) => slot?.thread_id ?? "·").join("");
 const parseSlots = (text: string): Slots => [...text].map((id) => (id === "·" ? undefined : row(id)));
 
@@ -29,6 +29,12 @@ describe("pages are inserted at their positions", () => {
     expect(render(insertPage(parseSlots(before), page(ids, total), offset, limit))).toBe(after);
   });
 
+  it("a total at which the server stopped counting does not shorten the list", () => {
+    const counted = { ...page("abc", 4), is_total_exact: false };
+    expect(render(insertPage(parseSlots("abcdef"), counted, 0, 3))).toBe("abcdef");
+    expect(render(insertPage([], counted, 0, 3))).toBe("abc·");
+  });
+
   it("no thread is listed twice, in any order of pages", () => {
     let seed = 7;
     const random = (below: number) => (seed = (seed * 48_271) % 2_147_483_647) % below;
@@ -40,7 +46,7 @@ describe("pages are inserted at their positions", () => {
       else server.unshift(String.fromCharCode(0x5000 + step));
       const [offset, limit] = [random(40), 1 + random(12)];
       const threads = server.slice(offset, offset + limit).map(row);
-      slots = insertPage(slots, { threads, total: server.length }, offset, limit);
+      slots = insertPage(slots, { threads, total: server.length, is_total_exact: true }, offset, limit);
       const ids = slots.flatMap((slot) => slot?.thread_id ?? []);
       expect(new Set(ids).size).toBe(ids.length);
       expect(slots.length).toBeLessThanOrEqual(server.length);

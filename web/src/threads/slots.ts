@@ -6,11 +6,13 @@ export type Slots = readonly (ThreadRow | undefined)[];
 
 /**
  * Inserts a page at its position. A row that moved there leaves a hole at its old position, so that no thread
- * is listed twice. A page shorter than `limit` ends the list, whatever its total says.
+ * is listed twice. A page shorter than `limit` ends the list, whatever its total says. A total at which the server
+ * stopped counting does not shorten the list.
  */
 export function insertPage(slots: Slots, page: ThreadRows, offset: number, limit: number): Slots {
   const end = offset + page.threads.length;
-  const total = page.threads.length < limit ? Math.min(end, Math.max(page.total, 0)) : page.total;
+  const counted = page.is_total_exact ? page.total : Math.max(page.total, slots.length);
+  const total = page.threads.length < limit ? Math.min(end, Math.max(page.total, 0)) : counted;
   const next = Array.from(
     { length: Math.max(total, page.threads.length > 0 ? end : 0) },
     (_, at) => slots[at],

@@ -22,6 +22,8 @@ export class ThreadList {
   #hiddenSlots = $derived(hiddenPositions(this.#slots, deletedThreads));
   /** The filter of the loaded rows; the rows of another one may be loading. */
   loadedFilter = $state.raw<ThreadFilter | null>(null);
+  /** False if the server stopped counting, so that there may be more threads than `total`. */
+  isTotalExact = $state.raw(true);
   /** The error of the last request. */
   problem = $state.raw<unknown>(null);
 
@@ -111,6 +113,7 @@ export class ThreadList {
       this.problem = null;
       this.applyChange(() => {
         this.#slots = insertPage(this.loadedFilter === filter ? this.#slots : [], page, offset, limit);
+        this.isTotalExact = page.is_total_exact;
         this.loadedFilter = filter;
       });
     } catch (error) {

@@ -13,12 +13,13 @@ use crate::ThreadService;
 use crate::threads::states::client_channels;
 
 impl<'a> ThreadService<'a> {
-    /// Returns the number of threads that match the filter, ignoring its page.
+    /// Returns the number of threads that match the filter, ignoring its page. Counting stops at `maximum`, because
+    /// its time grows with the number of threads.
     ///
     /// # Errors
     /// Fails only if the journal does, as all queries here.
-    pub fn count(self, filter: ThreadFilter) -> BoxFuture<'a, Result<u64>> {
-        journal::box_future(async move { Ok(self.agent.store.thread_count(filter).await?) })
+    pub fn count(self, filter: ThreadFilter, maximum: Option<u64>) -> BoxFuture<'a, Result<u64>> {
+        journal::box_future(async move { Ok(self.agent.store.thread_count(filter, maximum).await?) })
     }
 
     /// Returns a page of the thread's events; an unknown thread has none.

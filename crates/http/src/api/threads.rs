@@ -21,6 +21,11 @@ const ROWS_DEFAULT: usize = 50;
 const ROWS_MAX: usize = 200;
 /// Maximum number of rows that can be skipped.
 const OFFSET_MAX: usize = 10_000_000;
+/// Number of threads at which counting stops. The time of counting grows with the number of threads: 10,000 take about
+/// 45 ms on PostgreSQL.
+const COUNTED_MAX: u64 = 10_000;
+/// Minimum number of threads that are counted beyond the offset, so that a client that scrolls sees more rows ahead.
+const COUNTED_BEYOND_OFFSET: u64 = 1_000;
 /// Maximum length of a search text, in characters.
 const TEXT_CHARS_MAX: usize = 200;
 /// Maximum length of a name, in characters.
@@ -31,8 +36,10 @@ const NAME_CHARS_MAX: usize = 200;
 pub(crate) struct ThreadsBody {
     /// The rows.
     threads: Vec<ThreadRow>,
-    /// Number of all threads that match.
+    /// Number of all threads that match. Counting stops at 10,000, or 1,000 beyond the offset if that is more.
     total: u64,
+    /// True if counting did not stop early, so that there are no more than `total` threads.
+    is_total_exact: bool,
 }
 
 /// Returns a page of threads, without those of sub-agents and temporary runs
@@ -49,10 +56,15 @@ pub(crate) struct ThreadsBody {
     responses((status = 200, body = ThreadsBody), (status = 422, body = ErrorBody)))]
 pub(crate) async fn list(caller: Caller, params: QueryParams) -> Result<Json<ThreadsBody>, ApiError> {
     let filter = parse_filter(&caller, &params)?;
-    let total = caller.agent.threads().count(filter.clone()).await?;
+    let counted_max = COUNTED_MAX.max(filter.offset as u64 + COUNTED_BEYOND_OFFSET);
+    let total = caller.agent.threads().count(filter.clone(), Some(counted_max)).await?;
     let threads = caller.agent.threads().list(filter).await?;
     let context = RowContext::load(&caller, &threads).await?;
-    Ok(Json(ThreadsBody { threads: threads.iter().map(|thread| context.row(thread)).collect(), total }))
+    Ok(Json(ThreadsBody {
+        threads: threads.iter().map(|thread| context.row(thread)).collect(),
+        total,
+        is_total_exact: total < counted_max,
+    }))
 }
 
 /// Parses the query parameters of a list.

@@ -165,8 +165,8 @@ impl Store for CrashingStore {
     async fn threads(&self, filter: ThreadFilter) -> journal::Result<Vec<Thread>> {
         self.inner.threads(filter).await
     }
-    async fn thread_count(&self, filter: ThreadFilter) -> journal::Result<u64> {
-        self.inner.thread_count(filter).await
+    async fn thread_count(&self, filter: ThreadFilter, maximum: Option<u64>) -> journal::Result<u64> {
+        self.inner.thread_count(filter, maximum).await
     }
     async fn thread_size(&self, thread_id: ThreadId) -> journal::Result<ThreadSize> {
         self.inner.thread_size(thread_id).await

@@ -1,5 +1,7 @@
 //! Tests of the endpoints for lists of threads.
 
+use journal::{Transaction, Write};
+use protocol::{AssistantId, Thread, ThreadId};
 use reqwest::Method;
 use serde_json::{Value, json};
 use test_model::{Gate, GatePosition, Script, ScriptedReply};
@@ -57,6 +59,36 @@ async fn h4_a_page_of_threads_has_their_titles_and_states() {
     }
     let beyond_end = server.post(&format!("/api/threads/{first}/fork"), &json!({"keep_seq": 1_000})).await;
     assert_eq!(beyond_end.0, 404, "{beyond_end:?}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h4_the_threads_of_a_large_list_are_counted_up_to_a_limit_beyond_the_page() {
+    const THREADS: u64 = 10_100;
+    let server = ServerFixture::start_default().await;
+    let count = async |query: &str| {
+        let page = server.get(&format!("/api/threads?limit=1{query}")).await.1;
+        (page["total"].as_u64().unwrap(), page["is_total_exact"].as_bool().unwrap())
+    };
+    server.create_thread_with_message(TestCaller::Local, "Hello.").await;
+    assert_eq!(count("").await, (1, true));
+    let new_thread = |_| Thread::blank(ThreadId::generate(), AssistantId::default(), jiff::Timestamp::now());
+    let writes = (1..THREADS).map(new_thread).map(Write::CreateThread).collect();
+    server.agent.store().commit(Transaction { fence: None, writes }).await.unwrap();
+    assert_eq!(count("").await, (10_000, false));
+    assert_eq!(count("&offset=9090").await, (THREADS - 10, false));
+    assert_eq!(count("&offset=9200").await, (THREADS, true));
+    assert_eq!(count("&q=hello").await, (1, true));
+    // The search of the Agent Server protocol leaves the total out, but names the next page.
+    let search = async |offset: u64| {
+        let request = server.request(TestCaller::Local, Method::POST, "/threads/search");
+        let body = json!({"limit": 5, "offset": offset, "select": ["thread_id"]});
+        let response = request.json(&body).send().await.unwrap();
+        let header = |name| response.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+        (header("x-pagination-total"), header("x-pagination-next"))
+    };
+    assert_eq!(search(0).await, (None, Some("5".to_owned())));
+    assert_eq!(search(THREADS - 5).await, (Some(THREADS.to_string()), None));
     server.stop().await;
 }
 

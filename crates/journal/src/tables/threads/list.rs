@@ -46,21 +46,24 @@ pub(crate) fn list_threads(db: &SqlConnection, filter: &ThreadFilter) -> Result<
     Ok(threads)
 }
 
-/// Returns the number of threads that match a filter.
-pub(crate) fn count_threads(db: &SqlConnection, filter: &ThreadFilter) -> Result<u64> {
-    let query = ThreadListQuery::from_filter(db.dialect(), filter)?;
-    let parameters = &query.parameters[..];
+/// Returns the number of threads that match a filter, at most `maximum`.
+pub(crate) fn count_threads(db: &SqlConnection, filter: &ThreadFilter, maximum: Option<u64>) -> Result<u64> {
+    let mut query = ThreadListQuery::from_filter(db.dialect(), filter)?;
+    let maximum = maximum.unwrap_or(u64::MAX);
     if is_fully_in_sql(filter) {
-        let sql = format!("SELECT count(*) FROM {FROM}{}", query.sql);
-        let count: i64 = db.prepare(&sql)?.query_row(parameters, |row| row.get(0))?;
+        let sql = query.count_sql(maximum);
+        let count: i64 = db.prepare(&sql)?.query_row(&query.parameters[..], |row| row.get(0))?;
         return Ok(count.unsigned_abs());
     }
     let mut statement =
         db.prepare(&format!("SELECT t.metadata, h.status, {STATE_COLUMNS} FROM {FROM}{}", query.sql))?;
     let mut count = 0;
-    statement.stream_rows(parameters, |row| {
+    statement.stream_rows(&query.parameters[..], |row| {
         count += u64::from(matches_filter(filter, &read_json_column(row, "metadata")?, read_state(row)?));
-        Ok(ControlFlow::Continue(()))
+        Ok(match count < maximum {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        })
     })?;
     Ok(count)
 }
@@ -207,6 +210,12 @@ impl ThreadListQuery {
         self.add_condition(&format!("({})", conditions.join(" OR ")));
     }
 
+    /// Returns the statement that counts the threads and stops at `maximum`.
+    fn count_sql(&mut self, maximum: u64) -> String {
+        let maximum = self.add_parameter(encode_counter(maximum));
+        format!("SELECT count(*) FROM (SELECT 1 FROM {FROM}{} LIMIT {maximum}) AS counted", self.sql)
+    }
+
     /// Adds the limit and the offset.
     fn add_page(&mut self, filter: &ThreadFilter) {
         let limit = self.add_parameter(encode_counter(filter.limit as u64));
@@ -258,6 +267,16 @@ mod tests {
         let plan = query_plan(&format!("SELECT {COLUMNS} FROM {FROM}{}", query.sql));
         assert!(plan[0].contains(index), "{plan:?}");
         assert!(!plan.iter().any(|step| step.contains("TEMP B-TREE")), "{plan:?}");
+    }
+
+    #[test]
+    fn h4_a_count_with_a_maximum_stops_in_the_index_of_one_owner() {
+        let own = ThreadFilter::for_scope(OwnerScope::Owner(None), 10);
+        let mut query = ThreadListQuery::from_filter(SqlDialect::Sqlite, &own).unwrap();
+        let plan = query_plan(&query.count_sql(10_000));
+        assert!(plan.iter().any(|step| step.contains("thread_heads_recent")), "{plan:?}");
+        let scans_all = |step: &&String| step.starts_with("SCAN h") || step.starts_with("SCAN t");
+        assert_eq!(plan.iter().find(scans_all), None, "{plan:?}");
     }
 
     #[test]

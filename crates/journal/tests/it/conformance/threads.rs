@@ -200,8 +200,12 @@ pub async fn h4_a_list_has_the_threads_that_match_every_filter_field(store: Shar
     ] {
         let expected: Vec<ThreadId> = expected.iter().map(|at| all[*at]).collect();
         assert_eq!(ids(&store.threads(filter.clone()).await.unwrap()), expected, "{filter:?}");
-        let count = store.thread_count(ThreadFilter { offset: 7, limit: 0, ..filter.clone() }).await.unwrap();
+        let count = store.thread_count(ThreadFilter { offset: 7, limit: 0, ..filter.clone() }, None).await.unwrap();
         assert_eq!(count, expected.len() as u64, "{filter:?}");
+        for maximum in 1..=3 {
+            let counted = store.thread_count(filter.clone(), Some(maximum)).await.unwrap();
+            assert_eq!(counted, maximum.min(expected.len() as u64), "at most {maximum}: {filter:?}");
+        }
         // Pages are full even if the filter excludes threads between their rows.
         for offset in 0..=expected.len() {
             let page = store.threads(ThreadFilter { offset, limit: 1, ..filter.clone() }).await.unwrap();
@@ -241,7 +245,7 @@ pub async fn h4_a_list_filters_threads_by_a_text_in_the_name_or_first_prompt(sto
         thread_ids.sort_unstable();
         expected.sort_unstable();
         assert_eq!(thread_ids, expected, "{text}");
-        assert_eq!(store.thread_count(filter).await.unwrap(), expected.len() as u64, "{text}");
+        assert_eq!(store.thread_count(filter, None).await.unwrap(), expected.len() as u64, "{text}");
     }
 }
 
@@ -316,7 +320,7 @@ pub async fn h4_a_stopped_thread_is_distinguished_from_one_that_waits_for_a_deci
         let mut listed = ids(&store.threads(filter.clone()).await.unwrap());
         listed.sort_unstable();
         assert_eq!(listed, in_state, "{state:?}");
-        assert_eq!(store.thread_count(filter).await.unwrap(), in_state.len() as u64, "{state:?}");
+        assert_eq!(store.thread_count(filter, None).await.unwrap(), in_state.len() as u64, "{state:?}");
     }
     let second = ThreadFilter { state: Some(ThreadState::NeedsInput), offset: 1, ..page(1) };
     assert_eq!(store.threads(second).await.unwrap().len(), 1);
@@ -352,7 +356,7 @@ pub async fn k1_listing_threads_requires_an_owner_scope(store: SharedStore) {
     // A store that is scoped to one owner implies the scope. Every other store refuses the request.
     for counted in [
         store.threads(unsaid.clone()).await.map(|threads| threads.len() as u64),
-        store.thread_count(unsaid).await,
+        store.thread_count(unsaid, None).await,
     ] {
         assert!(matches!(counted, Err(Error::InvalidRequest { what: "threads", .. }) | Ok(1)), "{counted:?}");
     }

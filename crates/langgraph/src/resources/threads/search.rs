@@ -29,6 +29,10 @@ use crate::wire::thread::{THREAD_FIELDS, WireThread};
 /// The maximum number of threads whose state is read for one search by values.
 const THREADS_SCANNED_MAX: usize = 1_000;
 
+/// The number of threads at which a search stops counting, unless its page is beyond them. The time of counting grows
+/// with the number of threads.
+const THREADS_COUNTED_MAX: u64 = 10_000;
+
 /// The response header of an incomplete search by values. Its value is the number of threads that were examined.
 const SEARCH_CUT_HEADER: HeaderName = HeaderName::from_static("x-search-cut");
 
@@ -96,7 +100,8 @@ enum PathSegment {
 /// Searches threads. Each thread comes with its current state, or with `select` only with the named fields.
 ///
 /// With `values`, only the first 1,000 threads that match all other conditions are examined. If there are more, the
-/// header `x-search-cut` contains the number of threads that were examined, and `x-pagination-total` is missing.
+/// header `x-search-cut` contains the number of threads that were examined, and `x-pagination-total` is missing. It is
+/// also missing if 10,000 threads or more match, because the time of counting them would grow with their number.
 #[utoipa::path(post, path = "/threads/search", tag = "threads", request_body = ThreadSearch,
     responses((status = 200, body = Vec<AnyObject>, description = "The threads, with all fields or with the selected ones."), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn search(
@@ -106,6 +111,7 @@ pub(super) async fn search(
     let page = PageRequest::from_query(search.limit, search.offset, 10)?;
     let fields = search.fields()?;
     let mut filter = search.filter(&caller)?;
+    let mut is_total_exact = true;
     let (rows, total, is_complete) = match search.values.filter(|values| !values.is_empty()) {
         Some(values) => {
             let ThreadMatches { threads, is_complete } = find_by_values(&caller, filter, &values).await?;
@@ -114,15 +120,19 @@ pub(super) async fn search(
             (rows, total, is_complete)
         }
         None => {
-            let total = caller.agent.threads().count(filter.clone()).await?;
+            let counted_max = THREADS_COUNTED_MAX.max(page.offset as u64 + page::ROWS_MAX as u64 + 1);
+            let total = caller.agent.threads().count(filter.clone(), Some(counted_max)).await?;
+            is_total_exact = total < counted_max;
             (filter.offset, filter.limit) = (page.offset, page.limit);
             (caller.agent.threads().list(filter).await?, total, true)
         }
     };
     let mut response = page
         .with_pagination_headers(page::list_response(project_threads(caller, rows, fields)).await?, total);
-    if !is_complete {
+    if !(is_complete && is_total_exact) {
         response.headers_mut().remove(page::TOTAL_HEADER);
+    }
+    if !is_complete {
         response.headers_mut().insert(SEARCH_CUT_HEADER, HeaderValue::from(THREADS_SCANNED_MAX));
     }
     Ok(response)
@@ -148,7 +158,7 @@ pub(super) async fn count(
                 );
             }
         },
-        None => caller.agent.threads().count(filter).await?,
+        None => caller.agent.threads().count(filter, None).await?,
     };
     Ok(Json(count))
 }

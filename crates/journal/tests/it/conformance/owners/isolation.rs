@@ -119,7 +119,7 @@ pub async fn k1_a11_lists_have_only_the_owners_rows(store: SharedStore) {
         let threads = own.threads(ThreadFilter { limit: 50, ..ThreadFilter::default() }).await.unwrap();
         let expected = [mine.child_id, mine.thread_id];
         assert_eq!(threads.iter().map(|thread| thread.thread_id).collect::<Vec<_>>(), expected, "{name}");
-        assert_eq!(own.thread_count(ThreadFilter::default()).await.unwrap(), 2);
+        assert_eq!(own.thread_count(ThreadFilter::default(), None).await.unwrap(), 2);
         // The store replaces any requested scope by its own owner.
         for scope in
             OWNERS.map(|other| OwnerScope::Owner(owner(other))).into_iter().chain([OwnerScope::Everyone])
@@ -362,7 +362,7 @@ pub async fn each_scope_sees_the_requested_rows(store: SharedStore) {
     ] {
         let threads = everyone.threads(ThreadFilter::for_scope(scope.clone(), 50)).await.unwrap();
         assert_eq!(
-            (threads.len(), everyone.thread_count(ThreadFilter::for_scope(scope, 0)).await.unwrap()),
+            (threads.len(), everyone.thread_count(ThreadFilter::for_scope(scope, 0), None).await.unwrap()),
             (count, count as u64)
         );
     }

@@ -41,7 +41,7 @@ async fn thread_reads(own: &ScopedStore, theirs: &OwnedRows) -> Vec<(&'static st
         ("a thread in a list", render_result(own.threads(listed.clone()).await)),
         ("children", render_result(own.threads(children).await)),
         ("the threads of an assistant", render_result(own.threads(assistants).await)),
-        ("a count of threads", render_result(own.thread_count(listed).await)),
+        ("a count of threads", render_result(own.thread_count(listed, None).await)),
         ("tokens", render_result(own.thread_tokens(&[thread_id]).await)),
         ("states", render_result(own.thread_states(&[thread_id]).await)),
         ("a size", render_result(own.thread_size(thread_id).await)),

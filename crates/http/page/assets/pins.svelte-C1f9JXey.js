@@ -1,1 +1,0 @@
-import{xn as e}from"./base-Bij0qJd2.js";var t=e({thread:``,pins:[]});export{t};

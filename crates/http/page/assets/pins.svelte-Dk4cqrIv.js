@@ -1,0 +1,1 @@
+import{xn as e}from"./base-BKR9xJva.js";var t=e({thread:``,pins:[]});export{t};

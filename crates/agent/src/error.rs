@@ -140,6 +140,29 @@ impl Error {
         matches!(self, Self::Journal(journal::Error::DiskFull { .. }))
     }
 
+    /// Returns whether the database could not be used at this moment, for a cause that often passes: a lock, a server that
+    /// cannot be reached, or too many open files.
+    pub const fn is_database_unavailable(&self) -> bool {
+        matches!(
+            self,
+            Self::Journal(
+                journal::Error::Locked { .. }
+                    | journal::Error::Unreachable { .. }
+                    | journal::Error::TooManyOpenFiles { .. }
+            )
+        )
+    }
+
+    /// Returns whether the ancestors of a thread cannot be searched, because one was deleted or it is unknown which part of
+    /// it belongs to the conversation. The thread alone can be searched.
+    pub const fn has_broken_lineage(&self) -> bool {
+        use memory::RecallError::{BranchUnknown, Cycle, ParentMissing};
+        matches!(
+            self,
+            Self::Memory(MemoryError::Recall(ParentMissing { .. } | BranchUnknown { .. } | Cycle { .. }))
+        )
+    }
+
     /// Returns whether the file of the database was deleted or replaced while it was open.
     pub const fn is_database_lost(&self) -> bool {
         matches!(self, Self::Journal(journal::Error::FileReplaced { .. }))

@@ -44,12 +44,15 @@ impl HomeFolder {
         Ok(Self { root })
     }
 
-    /// Creates the folder with mode 0700, so that only its owner can read it.
+    /// Creates the folder with mode 0700, so that only its owner can read it. An existing folder is checked instead.
     ///
     /// # Errors
-    /// Fails if the folder cannot be created, or if the path exists and is not a folder.
+    /// Fails if the folder cannot be created, or if the path exists and is not a folder. Fails with
+    /// [`HomeError::ForeignOwner`] or [`HomeError::WritableByOthers`] if another user controls the folder, who could
+    /// replace the database, the configuration and the commands in it.
     pub fn create(&self) -> Result<()> {
-        create_private_folder(&self.root)
+        create_private_folder(&self.root)?;
+        Ok(check_control(&self.root)?)
     }
 
     /// Returns the path of the folder.
@@ -99,4 +102,26 @@ pub(crate) fn create_private_folder(path: &Path) -> Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     Ok(builder.create(path).map_err(|error| HomeError::from_io(path, &error))?)
+}
+
+/// Checks that only the user of this process can change the content of a folder.
+#[cfg(unix)]
+fn check_control(path: &Path) -> std::result::Result<(), HomeError> {
+    use std::os::unix::fs::MetadataExt as _;
+    const WRITE_BY_OTHERS: u32 = 0o022;
+    let metadata = std::fs::metadata(path).map_err(|error| HomeError::from_io(path, &error))?;
+    let path = || path.to_owned();
+    if metadata.uid() != rustix::process::geteuid().as_raw() {
+        return Err(HomeError::ForeignOwner { path: path(), owner: metadata.uid() });
+    }
+    match metadata.mode() & WRITE_BY_OTHERS {
+        0 => Ok(()),
+        _ => Err(HomeError::WritableByOthers { path: path() }),
+    }
+}
+
+/// Succeeds, because owners and modes of this kind exist on Unix only.
+#[cfg(not(unix))]
+const fn check_control(_path: &Path) -> std::result::Result<(), HomeError> {
+    Ok(())
 }

@@ -19,7 +19,7 @@ use facts::{FactCollector, GoalMatcher};
 use jiff::Timestamp;
 use model::ChatModel;
 use protocol::{CarriedFacts, Compaction, CondensedSummary, OFFLINE_SUMMARY_MODEL, Usage};
-use runtime::RunScope;
+use runtime::{Frame, RunScope};
 
 use crate::cut::ContextMessage;
 use model_summary::{ModelSummarizer, ModelSummaryError};
@@ -27,6 +27,8 @@ use model_summary::{ModelSummarizer, ModelSummaryError};
 /// The maximum size of a rendered summary in tokens. A larger configured maximum has no effect.
 pub(crate) const SUMMARY_TOKENS_MAX: u64 = 16_000;
 
+/// Number of messages between two reports of the progress. They take about a tenth of a second.
+const MESSAGES_PER_STEP: usize = 500;
 /// The share of the model's record in a summary, in percent.
 const RECORD_PERCENT: u64 = 50;
 /// The share of the carried-over facts in a summary, in percent.
@@ -114,7 +116,19 @@ pub(crate) async fn summarize_dropped(
 ) -> Result<SummaryOutcome, SummaryStopped> {
     // With a focus, the collector also retains older messages that are about it.
     let mut collector = FactCollector::with_goal(source.focus.map(|focus| Arc::new(GoalMatcher::new(focus))));
-    source.dropped_messages.iter().for_each(|message| collector.push(&message.item));
+    let total = source.dropped_messages.len();
+    for (done, message) in source.dropped_messages.iter().enumerate() {
+        if done > 0 && done % MESSAGES_PER_STEP == 0 {
+            if scope.cancel.is_cancelled() {
+                return Err(SummaryStopped { calls: Vec::new() });
+            }
+            let what = "compacting the conversation".to_owned();
+            scope.frames.send(Frame::Progress { what, done: done as u64, total: Some(total as u64) });
+            // The display of the progress and the keys of the user share this task.
+            tokio::task::yield_now().await;
+        }
+        collector.push(&message.item);
+    }
     let facts = collector.finish();
     let carried = carried_facts::merge_carried_facts(source, &facts);
     let mut calls = Vec::new();

@@ -122,6 +122,12 @@ pub enum Error {
         /// The path of the database.
         path: PathBuf,
     },
+    /// This process has as many files open as the system allows. Often temporary: closed connections free some.
+    #[error("open {}: too many files are open", path.display())]
+    TooManyOpenFiles {
+        /// The path of the database.
+        path: PathBuf,
+    },
     /// The disk is full.
     #[error("write {}: the disk is full", path.display())]
     DiskFull {

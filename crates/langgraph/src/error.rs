@@ -200,6 +200,11 @@ impl From<agent::Error> for ApiError {
                 "reading works; free some space on the server and try again, no partial write was kept",
             );
         }
+        if error.is_database_unavailable() {
+            tracing::error!(error = %agent::redact(&ErrorChain(&error).to_string()), "failed to use the database");
+            return Self::unavailable("the database cannot be used at the moment")
+                .with_hint("try again in a moment");
+        }
         if error.is_database_lost() {
             return Self::unavailable("the server has lost its database and is stopping");
         }
@@ -254,6 +259,20 @@ mod tests {
             ApiError::from(agent::Error::from(journal::Error::DiskFull { path: "/srv/segue.db".into() }));
         assert_eq!((error.status().as_u16(), error.code), (507, "disk_full"));
         assert!(!error.detail().contains("/srv") && error.hint.unwrap().contains("free some space"));
+    }
+
+    #[test]
+    fn a_database_that_cannot_be_used_for_the_moment_is_unavailable() {
+        let path = || std::path::PathBuf::from("/srv/segue.db");
+        for error in [
+            journal::Error::Locked { path: path() },
+            journal::Error::TooManyOpenFiles { path: path() },
+            journal::Error::Unreachable { location: "/srv/segue.db".into(), reason: "refused".into() },
+        ] {
+            let error = ApiError::from(agent::Error::from(error));
+            assert_eq!((error.status().as_u16(), error.code), (503, "unavailable"), "{error:?}");
+            assert!(!error.detail().contains("/srv"), "{error:?}");
+        }
     }
 
     #[test]

@@ -149,6 +149,17 @@ fn redact_names(value: &mut serde_json::Value) {
     }
 }
 
+/// Writes a value to stdout as one line of JSON.
+///
+/// # Errors
+/// Fails with [`CliFailure::OutputClosed`] if the reader has closed the output, or if the value cannot be serialized.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), CliFailure> {
+    let mut stdout = io::stdout().lock();
+    terminal::write_json(&mut stdout, value)?;
+    stdout.write_all(b"\n")?;
+    Ok(())
+}
+
 impl CommandContext {
     /// Writes a value to stdout as one line of JSON.
     ///
@@ -156,10 +167,7 @@ impl CommandContext {
     /// Fails with [`CliFailure::OutputClosed`] if the reader has closed the output, or if the value cannot be
     /// serialized.
     pub(crate) fn print_json(&self, value: &impl Serialize) -> Result<(), CliFailure> {
-        let mut stdout = io::stdout().lock();
-        serde_json::to_writer(&mut stdout, value)?;
-        stdout.write_all(b"\n")?;
-        Ok(())
+        print_json(value)
     }
 
     /// Writes a value to stdout as one line of JSON, like [`Self::print_json`], with the secrets redacted in the names and

@@ -33,6 +33,7 @@ pub use run_view::type_ahead::TypeAheadBuffer;
 pub use run_view::watch::{WatchControl, WatchEvent, watch};
 pub use screen::{Audience, CursorMode, DrawMode, Screen, detect_columns};
 pub use text::amount::{format_dollars, format_tokens};
+pub use text::json::write_json;
 pub use text::sanitize::{reveal_unsafe, sanitize, sanitize_line, sanitize_path};
 pub use text::style::Style;
 pub use text::table::{TableColumn, table};

@@ -2,6 +2,7 @@
 //! content: rendering of messages, summaries and the like is in `render`.
 
 pub mod amount;
+pub mod json;
 pub mod sanitize;
 pub mod style;
 pub mod table;

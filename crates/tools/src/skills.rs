@@ -16,7 +16,7 @@ use model::ChatRequest;
 use parking_lot::Mutex;
 use runtime::{Channels, Frame, GraphUpdate, Hook, HookPoint, StepContext, StepFailure, Tool};
 
-use catalog::{LinkPolicy, SkillFileTimes, SkillRoot};
+use catalog::{LinkPolicy, SkillFileVersions, SkillRoot};
 pub use catalog::{Skill, SkillCatalog};
 
 /// Folders of skills, relative to the workspace, in ascending precedence.
@@ -26,7 +26,7 @@ const NOTICES_MAX: usize = 5;
 
 /// The skills of an agent, and the hook that lists them to the model.
 ///
-/// The catalog is cached. It is loaded again when a skill file appears, disappears or gets another modification time.
+/// The catalog is cached. It is loaded again when a skill file appears, disappears or changes.
 pub struct Skills {
     /// Folders of skills, in ascending precedence: the home folder's first, then those of the workspace.
     roots: Vec<SkillRoot>,
@@ -34,9 +34,9 @@ pub struct Skills {
     cached: Mutex<Option<CachedSkills>>,
 }
 
-/// A loaded catalog with the file times that it was loaded for.
+/// A loaded catalog with the versions of the files that it was loaded for.
 struct CachedSkills {
-    file_times: SkillFileTimes,
+    file_versions: SkillFileVersions,
     catalog: Arc<SkillCatalog>,
     /// True once the user was shown the notices of this catalog.
     is_notified: bool,
@@ -55,19 +55,19 @@ impl Skills {
 
     /// Returns the usable skills, with notices about unusable ones.
     ///
-    /// Each call does blocking I/O: it lists the skill folders and reads the modification times. The skill files
+    /// Each call does blocking I/O: it lists the skill folders and reads the metadata of the files. The skill files
     /// themselves are read only when one of these changed.
     pub fn catalog(&self) -> Arc<SkillCatalog> {
-        let file_times = catalog::skill_file_times(&self.roots);
+        let file_versions = catalog::skill_file_versions(&self.roots);
         let mut cached = self.cached.lock();
         match &*cached {
-            Some(cached) if cached.file_times == file_times => Arc::clone(&cached.catalog),
+            Some(cached) if cached.file_versions == file_versions => Arc::clone(&cached.catalog),
             Some(_) | None => {
-                let catalog = Arc::new(catalog::load_catalog(&self.roots, &file_times));
+                let catalog = Arc::new(catalog::load_catalog(&self.roots, &file_versions));
                 // The same notices are not shown again after a change that does not affect them.
                 let is_notified =
                     cached.as_ref().is_some_and(|cached| cached.catalog.notices == catalog.notices);
-                *cached = Some(CachedSkills { file_times, catalog: Arc::clone(&catalog), is_notified });
+                *cached = Some(CachedSkills { file_versions, catalog: Arc::clone(&catalog), is_notified });
                 catalog
             }
         }

@@ -51,11 +51,12 @@ impl DoctorCheck {
 }
 
 impl<'a> AdminService<'a> {
-    /// Checks the home folder, the database, the block in `agent.md`, the install token, pending handoffs,
+    /// Checks the home folder, the keys in the configuration, the database, the block in `agent.md`, the install token, pending handoffs,
     /// cut-off runs, models and the export of handoffs.
     pub fn run_doctor(self) -> BoxFuture<'a, Vec<DoctorCheck>> {
         journal::box_future(async move {
             let mut checks = vec![self.home_check(), self.database_check().await, self.block_check()];
+            checks.extend(self.config_check());
             checks.extend(self.token_check());
             checks.extend(self.connections_check());
             checks.push(self.pending_check().await);
@@ -79,6 +80,29 @@ impl<'a> AdminService<'a> {
                 .with_hint(format!("chmod 700 {detail}")),
             Err(error) => DoctorCheck::new("home", CheckStatus::Fail, format!("{detail}: {error}")),
         }
+    }
+
+    /// Checks that only the owner can read a configuration file with API keys. Returns `None` if it contains none.
+    fn config_check(self) -> Option<DoctorCheck> {
+        if !self.agent.config.providers.values().any(|provider| provider.api_key.is_some()) {
+            return None;
+        }
+        let path = self.agent.settings.home.config_path();
+        let metadata = std::fs::metadata(&path).ok()?;
+        let detail = path.display().to_string();
+        Some(match is_private(&metadata) {
+            true => DoctorCheck::new(
+                "config",
+                CheckStatus::Ok,
+                format!("{detail}: only you can read its API keys"),
+            ),
+            false => DoctorCheck::new(
+                "config",
+                CheckStatus::Warn,
+                format!("{detail} contains an API key and can be read by others"),
+            )
+            .with_hint(format!("chmod 600 {detail}")),
+        })
     }
 
     /// Checks the install token. Returns `None` if the file does not exist, which means that no server has

@@ -53,6 +53,8 @@ pub(crate) fn advice(error: &journal::Error) -> ErrorAdvice {
         Error::FileReplaced { .. } => ErrorClass::Store.with_hint(
             "start segue again to use the file that is there now; everything acknowledged before is in the file that was there",
         ),
+        Error::TooManyOpenFiles { .. } => ErrorClass::Store
+            .with_hint("try again in a moment, or raise the limit of open files (`ulimit -n`) and start again"),
         Error::DiskFull { .. } => {
             ErrorClass::Store.with_hint("free some space and try again; no partial write was kept")
         }

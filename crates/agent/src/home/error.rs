@@ -17,6 +17,20 @@ pub enum HomeError {
         /// The cause.
         reason: String,
     },
+    /// The home folder belongs to another user, who could change everything in it.
+    #[error("use the home folder {}: it belongs to another user (id {owner})", path.display())]
+    ForeignOwner {
+        /// The path of the folder.
+        path: PathBuf,
+        /// The number of the owner.
+        owner: u32,
+    },
+    /// Other users may write to the home folder, and so replace the files in it.
+    #[error("use the home folder {}: other users may write to it", path.display())]
+    WritableByOthers {
+        /// The path of the folder.
+        path: PathBuf,
+    },
     /// The disk of the home folder is full.
     #[error("use the home folder {}: no space is left on its disk", path.display())]
     Full {
@@ -75,6 +89,13 @@ impl HomeError {
             Self::Full { .. } => {
                 ErrorClass::Store.with_hint("free some space on the disk of that folder and try again")
             }
+            Self::ForeignOwner { path, .. } => ErrorClass::Config.with_hint(format!(
+                "set SEGUE_HOME to a folder of your own, or run `chown -R \"$(id -u)\" {}` as an administrator",
+                path.display()
+            )),
+            Self::WritableByOthers { path } => {
+                ErrorClass::Config.with_hint(format!("run `chmod go-w {}`, and look for changes of others", path.display()))
+            }
             Self::Unusable { .. } => ErrorClass::Store.with_hint("set SEGUE_HOME to a folder you can write to"),
             Self::Config { .. } => {
                 ErrorClass::Config.with_hint("fix the file, or move it away to use the defaults")
@@ -113,6 +134,16 @@ mod tests {
         let (path, reason) = (|| PathBuf::from("p"), || "why".to_owned());
         let home = HomeError::Unusable { path: path(), reason: reason() };
         check(home, "use the home folder p: why", ErrorClass::Store, "SEGUE_HOME");
+        let foreign = HomeError::ForeignOwner { path: path(), owner: 7 };
+        let text = "use the home folder p: it belongs to another user (id 7)";
+        check(foreign, text, ErrorClass::Config, "chown");
+        let writable = HomeError::WritableByOthers { path: path() };
+        check(
+            writable,
+            "use the home folder p: other users may write to it",
+            ErrorClass::Config,
+            "chmod go-w p",
+        );
         let full = HomeError::from_io(&path(), &io::ErrorKind::StorageFull.into());
         check(
             full,

@@ -6,7 +6,7 @@ mod real;
 
 use facts::notation::parse_items;
 use protocol::{CompactionTrigger, SCHEMA_VERSION};
-use runtime::FrameSender;
+use runtime::{FrameSender, SubscriptionItem};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -60,6 +60,24 @@ async fn summarize_offline(
     )
     .await
     .unwrap()
+}
+
+#[tokio::test]
+async fn a_long_summary_without_a_model_reports_its_progress_and_can_be_stopped() {
+    let dropped = parse_messages(&"U: a\nA: b\n".repeat(600));
+    let source =
+        SummarySource { previous: None, dropped_messages: &dropped, focus: None, request_answered: None };
+    let (frames, mut items) = FrameSender::channel();
+    let cancel = CancellationToken::new();
+    let scope = RunScope { frames: &frames, cancel: &cancel };
+    let summary = summarize_dropped(&source, &[], &OPTIONS, scope);
+    tokio::pin!(summary);
+    assert!(futures::poll!(&mut summary).is_pending(), "the task can do something else");
+    let item = items.try_next();
+    let is_expected = |frame: &Frame| matches!(frame, Frame::Progress { done: 500, total: Some(1_200), .. });
+    assert!(matches!(&item, Some(SubscriptionItem::Frame(_, frame)) if is_expected(frame)), "{item:?}");
+    cancel.cancel();
+    assert!(summary.await.is_err());
 }
 
 const WORK: &str = r#"

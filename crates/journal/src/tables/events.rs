@@ -10,14 +10,14 @@ pub(crate) mod transcript_copy;
 use std::collections::hash_map::Entry;
 use std::ops::{ControlFlow, RangeInclusive};
 
-use crate::engines::sql::{SqlConnection, SqlRow};
+use crate::engines::sql::{SqlConnection, SqlDialect, SqlRow};
 use jiff::Timestamp;
 use protocol::{Category, Event, EventId, EventType, NewEvent, RawJson, RunId, Seq, ThreadId};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use self::event_rows::NewEventRow;
-use super::columns::{StoredColumn, encode_counter, encode_time};
+use super::columns::{StoredColumn, encode_counter, encode_json, encode_time};
 use super::memory::turns;
 use super::threads;
 use super::{check_page_limit, runs};
@@ -179,6 +179,9 @@ pub(crate) fn thread_page(db: &SqlConnection, thread_id: ThreadId, query: &Event
     let reader = EventPageReader { db, thread_id, key, query, bounds };
     match (query.superseded, query.after) {
         (SupersededVisibility::Shown, _) => reader.read_range(bounds, Vec::new()),
+        (SupersededVisibility::Hidden, _) if db.dialect() == SqlDialect::Postgres => {
+            reader.read_visible_in_groups()
+        }
         (SupersededVisibility::Hidden, Some(_)) => reader.read_visible_forwards(),
         (SupersededVisibility::Hidden, None) => reader.read_visible_backwards(),
     }
@@ -312,6 +315,45 @@ impl EventPageReader<'_> {
         }
     }
 
+    /// Reads visible events with few statements, each of which is a round trip: one for the visible ranges, one for the
+    /// events of the first range, and then one for each group of ranges. Each group has more ranges than the one before,
+    /// so the number of statements grows with the logarithm of the number of rewinds, and few events beyond the page are
+    /// read.
+    fn read_visible_in_groups(&self) -> Result<Vec<Event>> {
+        /// The factor by which the next group is larger.
+        const GROWTH: usize = 4;
+        let SeqBounds { after, before } = self.bounds;
+        let mut ranges = rewinds::visible_ranges(self.db, self.key, after, before)?;
+        if self.query.after.is_none() {
+            ranges.reverse();
+        }
+        let (mut events, mut remaining, mut group_size) = (Vec::new(), ranges.as_slice(), 1);
+        while let Some((group, rest)) = remaining.split_at_checked(group_size.min(remaining.len()))
+            && !group.is_empty()
+            && events.len() < self.query.limit
+        {
+            events = match *group {
+                [(after, before)] => self.read_range(SeqBounds { after, before }, events)?,
+                _ => self.select_events_of_ranges(group, events)?,
+            };
+            remaining = rest;
+            group_size *= GROWTH;
+        }
+        Ok(events)
+    }
+
+    /// Appends the matching events of several ranges to `events`, up to the limit of the page, with one statement of
+    /// PostgreSQL.
+    fn select_events_of_ranges(&self, ranges: &[(i64, i64)], mut events: Vec<Event>) -> Result<Vec<Event>> {
+        let limit = encode_counter((self.query.limit - events.len()) as u64);
+        let mut statement = self.db.prepare(&ranges_sql(self.query))?;
+        statement.for_each_row((self.key, encode_json(&ranges)?, limit), |row| {
+            events.push(read_event(row, self.thread_id)?);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(events)
+    }
+
     /// Appends the events of a range to `events`, up to the limit of the page.
     fn read_range(&self, bounds: SeqBounds, events: Vec<Event>) -> Result<Vec<Event>> {
         match self.query.after {
@@ -369,6 +411,20 @@ fn page_sql(query: &EventQuery, direction: &str) -> String {
     format!(
         "SELECT {COLUMNS} FROM events
          WHERE thread_key = $1 AND seq > $2 AND seq < $3{conditions} ORDER BY seq {direction} LIMIT $4"
+    )
+}
+
+/// Returns PostgreSQL's statement for several ranges of a thread's events: of the thread `$1`, the events in one of the
+/// ranges `$2`, a JSON list of pairs of exclusive bounds, at most `$3`.
+fn ranges_sql(query: &EventQuery) -> String {
+    let conditions = page_conditions(query);
+    let direction = if query.after.is_some() { "ASC" } else { "DESC" };
+    format!(
+        "SELECT {COLUMNS} FROM json_array_elements(CAST($2 AS text)::json) AS ranges(bounds)
+         CROSS JOIN LATERAL (SELECT {COLUMNS} FROM events
+             WHERE thread_key = $1 AND seq > (bounds ->> 0)::bigint AND seq < (bounds ->> 1)::bigint{conditions}
+             ORDER BY seq {direction} LIMIT $3) AS of_range
+         ORDER BY seq {direction} LIMIT $3"
     )
 }
 

@@ -5,4 +5,5 @@ mod deletions;
 mod notifications;
 pub mod races;
 mod random_workload;
+mod rewound_pages;
 mod tokenizer_parity;

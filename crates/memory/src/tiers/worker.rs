@@ -286,7 +286,14 @@ impl SummarizationWorker {
         let QueuedTransfer { queued_turns: due, dequeue_write, writer } = transfer;
         let TransferPlan { steps, mut planned_for } = plan;
         let mut completed = Vec::with_capacity(steps.len());
+        let is_offline = writer == SummaryWriter::Offline || self.summarization.summarizer.is_none();
         for (index, TransferStep { window, departure }) in steps.iter().enumerate() {
+            // The calls of a model report their own progress.
+            if is_offline && steps.len() > 1 {
+                let what = "summarizing old messages".to_owned();
+                let (done, total) = (index as u64, Some(steps.len() as u64));
+                scope.frames.send(Frame::Progress { what, done, total });
+            }
             let request = TransferRequest {
                 agent_id: &due.agent_id,
                 window,

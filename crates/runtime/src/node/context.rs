@@ -12,7 +12,7 @@ use journal::view::context::{ContextOutline, is_context_change};
 use journal::{EventQuery, Store};
 use model::tokens;
 use parking_lot::Mutex;
-use protocol::{AiMessage, Category, ContentBlock, Event, EventId, Message, Seq, ThreadId};
+use protocol::{AiMessage, Category, ContentBlock, Event, EventId, EventType, Message, Seq, ThreadId};
 
 /// The number of events in a page.
 const CONTEXT_PAGE_ROWS: usize = 500;
@@ -91,6 +91,8 @@ pub struct TokenCalibration {
 
 /// The lower limit of a calibration factor. No tokenizer counts less than this for an estimated token.
 const CALIBRATION_FACTOR_MIN: f64 = 0.5;
+/// Maximum number of answers among which a calibration is looked for. Few answers have none.
+const CALIBRATION_ANSWERS_MAX: usize = 8;
 /// The upper limit of a calibration factor. No tokenizer counts more than this for an estimated token.
 const CALIBRATION_FACTOR_MAX: f64 = 8.0;
 
@@ -189,20 +191,10 @@ impl ContextCache {
         journal::box_future(async move {
             let events = |query| store.events(thread_id, query);
             let mut context = match self.take_cached(thread_id) {
-                Some(cached) => {
-                    let calibration = cached.calibration.clone();
-                    match extend_from_journal(cached, events).await? {
-                        Some(context) => context,
-                        // The calibration stays valid although the context has a new beginning.
-                        None => {
-                            let context = build_context(events).await?;
-                            ModelContext {
-                                calibration: context.calibration.clone().or(calibration),
-                                ..context
-                            }
-                        }
-                    }
-                }
+                Some(cached) => match extend_from_journal(cached, events).await? {
+                    Some(context) => context,
+                    None => build_context(events).await?,
+                },
                 None => build_context(events).await?,
             };
             if !context.media_hashes.is_empty() {
@@ -342,7 +334,25 @@ where
     messages.extend(pages.iter().rev().flat_map(|page| beginning.project_messages(page)));
     context.beginning = beginning;
     context.append_messages(messages, &pages.iter().flat_map(|page| injected_seqs(page)).collect());
+    if context.calibration.is_none() && context.beginning.first_seq().is_some() {
+        // The calibration stays valid although the context has a new beginning. It is read and not kept from an earlier
+        // context, so that every process has the same.
+        context.calibration = newest_calibration(&events(newest_answers_query()).await?);
+    }
     Ok(context)
+}
+
+/// Returns the calibration of the newest answer that has one.
+fn newest_calibration(answers: &[Event]) -> Option<TokenCalibration> {
+    answers.iter().rev().find_map(|event| match event.message() {
+        Some(Message::Ai(answer)) => token_calibration(&answer),
+        _ => None,
+    })
+}
+
+/// Returns the query for the newest answers, compacted ones included.
+fn newest_answers_query() -> EventQuery {
+    EventQuery { types: vec![EventType::AiMessage], ..page_query(CALIBRATION_ANSWERS_MAX) }
 }
 
 /// Returns the query for the event with this sequence number.

@@ -41,7 +41,8 @@ pub(crate) struct DbCopyArgs {
 /// Delete threads that were inactive for a long time
 ///
 /// A thread stays if it has an active run, a queued run or a pending question, or if a thread that came from it stays.
-/// Threads of sub-agents are deleted with the thread they work for.
+/// Threads of sub-agents are deleted with the thread they work for. An imported thread has the dates of its session, so that
+/// an old session counts as old on the day of its import.
 #[derive(Debug, Args)]
 pub(crate) struct PruneArgs {
     /// Delete threads inactive for this long: 90d, 12w, or since a date such as 2026-03-01

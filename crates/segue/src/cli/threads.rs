@@ -67,9 +67,9 @@ pub(crate) enum ThreadsCommand {
     Export {
         /// The beginning of its id, or `last`
         thread: String,
-        /// Format of the transcript: md or json
-        #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
-        format: ExportFormat,
+        /// Format of the transcript: md or json [default: json for a file that ends with .json, otherwise md]
+        #[arg(long, value_enum, hide_possible_values = true)]
+        format: Option<ExportFormat>,
         /// File to write [default: standard output]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
@@ -77,10 +77,9 @@ pub(crate) enum ThreadsCommand {
 }
 
 /// The format of an exported transcript.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
     /// Markdown.
-    #[default]
     Md,
     /// JSON.
     Json,

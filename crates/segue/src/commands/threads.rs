@@ -302,7 +302,7 @@ async fn delete_thread(
     confirmation: DeleteConfirmation,
 ) -> CommandResult {
     let thread = context.agent.threads().find(prefix).await?;
-    if confirmation == DeleteConfirmation::Ask && !confirm_deletion(context, &thread)? {
+    if confirmation == DeleteConfirmation::Ask && !confirm_deletion(context, &thread).await? {
         context.screen.print_to_stderr("Nothing was deleted.");
         return Ok(ExitReason::Success);
     }
@@ -322,7 +322,7 @@ async fn delete_thread(
 ///
 /// # Errors
 /// Fails if the command cannot ask without a terminal.
-fn confirm_deletion(context: &CommandContext, thread: &Thread) -> Result<bool, CliFailure> {
+async fn confirm_deletion(context: &CommandContext, thread: &Thread) -> Result<bool, CliFailure> {
     if context.screen.audience == Audience::Program || context.format == OutputFormat::Json {
         return Err(CliFailure::new(
             ExitReason::User,
@@ -332,8 +332,16 @@ fn confirm_deletion(context: &CommandContext, thread: &Thread) -> Result<bool, C
     }
     let messages = super::import::format_count(thread.message_count, "message");
     let name = thread_title(thread);
-    let question =
-        format!("Delete `{}` with its {messages}? This cannot be undone.", shorten(&name, NAME_COLUMNS));
+    let of_thread = ThreadFilter { parent_id: Some(thread.thread_id), ..ThreadFilter::default() };
+    let children = match context.agent.threads().count(of_thread, None).await? {
+        0 => String::new(),
+        1 => " A thread that came from it stays, but can no longer search its messages.".to_owned(),
+        count => format!(" {count} threads that came from it stay, but can no longer search its messages."),
+    };
+    let question = format!(
+        "Delete `{}` with its {messages}?{children} This cannot be undone.",
+        shorten(&name, NAME_COLUMNS)
+    );
     context.screen.print_line(wrap(&question, context.screen.columns, "", ""))?;
     let choices = [
         KeyChoice { key: 'y', label: "Delete", answer: true },
@@ -364,20 +372,22 @@ async fn stop_run(context: &CommandContext, prefix: &str) -> Result<(), CliFailu
 
 /// Writes the transcript of a thread to a file or stdout.
 ///
-/// With the global option `--json`, the transcript is always JSON.
+/// With the global option `--json`, the transcript is always JSON. Without a format, it is also JSON if the name of the
+/// file ends with `.json`.
 ///
 /// # Errors
 /// Fails if the thread does not exist or the output cannot be written.
 async fn export_thread(
     context: &CommandContext,
     prefix: &str,
-    format: ExportFormat,
+    format: Option<ExportFormat>,
     output: Option<&Path>,
 ) -> Result<(), CliFailure> {
     let thread = context.agent.threads().find(prefix).await?;
     let format = match (format, context.format) {
-        (ExportFormat::Md, OutputFormat::Text) => TranscriptFormat::Markdown,
-        (ExportFormat::Json, _) | (ExportFormat::Md, OutputFormat::Json) => TranscriptFormat::Json,
+        (Some(ExportFormat::Json), _) | (_, OutputFormat::Json) => TranscriptFormat::Json,
+        (Some(ExportFormat::Md), OutputFormat::Text) => TranscriptFormat::Markdown,
+        (None, OutputFormat::Text) => output.map_or(TranscriptFormat::Markdown, format_of_file),
     };
     let mut export = context.agent.threads().export(&thread, format).await?;
     if let Some(path) = output {
@@ -392,6 +402,14 @@ async fn export_thread(
         }
     }
     Ok(())
+}
+
+/// Returns the format of the transcript in a file of that name.
+pub(crate) fn format_of_file(path: &Path) -> TranscriptFormat {
+    match path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")) {
+        true => TranscriptFormat::Json,
+        false => TranscriptFormat::Markdown,
+    }
 }
 
 /// Writes an export to a file. It is complete in a temporary file before the file is changed, so that a failure of the

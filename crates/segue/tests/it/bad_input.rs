@@ -138,6 +138,43 @@ fn an_unusable_home_is_reported_and_not_changed() {
 }
 
 #[test]
+fn k6_a_home_that_others_control_is_refused_and_not_changed() {
+    let sandbox = TestSandbox::new();
+    fs::create_dir(sandbox.home()).unwrap();
+    for mode in [0o770, 0o702] {
+        fs::set_permissions(sandbox.home(), fs::Permissions::from_mode(mode)).unwrap();
+        sandbox.run(&["threads", "list"]).assert_error(1, "other users may write to it");
+        assert_eq!(fs::read_dir(sandbox.home()).unwrap().count(), 0, "{mode:o}");
+    }
+    fs::set_permissions(sandbox.home(), fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(sandbox.run(&["threads", "list"]).code, 0);
+    let owner_changed = std::os::unix::fs::chown(sandbox.home(), Some(65_534), None);
+    if owner_changed.is_err() {
+        println!("skipped: this user cannot give a folder away");
+        return;
+    }
+    sandbox.run(&["threads", "list"]).assert_error(1, "belongs to another user (id 65534)");
+}
+
+#[test]
+fn k6_the_doctor_warns_of_an_api_key_that_others_can_read() {
+    let sandbox = TestSandbox::new();
+    fs::create_dir(sandbox.home()).unwrap();
+    let config = sandbox.home().join("config.toml");
+    let verdict = |mode| {
+        fs::set_permissions(&config, fs::Permissions::from_mode(mode)).unwrap();
+        let checks = sandbox.json(&["doctor", "--json"]);
+        let check = checks.as_array().unwrap().iter().find(|check| check["name"] == "config").cloned();
+        check.map(|check| check["verdict"].as_str().unwrap().to_owned())
+    };
+    fs::write(&config, "").unwrap();
+    assert_eq!(verdict(0o644), None);
+    fs::write(&config, "[providers.openai]\napi_key = \"not-a-real-key\"\n").unwrap();
+    assert_eq!(verdict(0o644).as_deref(), Some("warn"));
+    assert_eq!(verdict(0o600).as_deref(), Some("ok"));
+}
+
+#[test]
 fn a4_a_foreign_or_newer_database_is_reported_and_not_changed() {
     let sandbox = TestSandbox::new().with_file_database();
     sandbox.run(&["import", &sandbox.write_session()]);

@@ -175,7 +175,7 @@ fn a_child_shows_the_carried_over_summary_and_a_pending_handoff_is_offered() {
 }
 
 #[test]
-fn j2_a_run_interrupted_by_a_crash_resumes_without_repeating_its_prompt() {
+fn a14_j2_a_run_interrupted_by_a_crash_resumes_without_repeating_its_prompt() {
     let server = ScriptedServer::start(Script::new([
         ScriptedReply::text("Half of it.\n").with_fault(ScriptedFault::Stall),
         ScriptedReply { always: true, ..ScriptedReply::text("The whole answer.\n") },

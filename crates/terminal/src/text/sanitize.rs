@@ -67,7 +67,7 @@ pub fn sanitize_path(path: &Path) -> String {
 
 /// Returns whether a character can control the terminal, or reorder or hide text.
 /// A newline is safe; a tab is not, because its width depends on the column.
-fn is_unsafe(c: char) -> bool {
+pub(super) fn is_unsafe(c: char) -> bool {
     match c {
         '\n' => false,
         // Embeddings, overrides and isolates of the writing direction, line separators, and tag characters.

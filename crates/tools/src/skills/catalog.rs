@@ -57,19 +57,19 @@ pub struct SkillCatalog {
 }
 
 /// Path and modification time of each skill file, by root. Comparing two of them detects a change.
-pub(super) type SkillFileTimes = Vec<Vec<(PathBuf, SystemTime)>>;
+pub(super) type SkillFileVersions = Vec<Vec<(PathBuf, FileVersion)>>;
 
-/// Lists the skill files of all roots with their modification times. Reads no file content.
-pub(super) fn skill_file_times(roots: &[SkillRoot]) -> SkillFileTimes {
+/// Lists the skill files of all roots with their versions. Reads no file content.
+pub(super) fn skill_file_versions(roots: &[SkillRoot]) -> SkillFileVersions {
     roots.iter().map(|root| list_skill_files(&root.folder)).collect()
 }
 
-/// Loads the skills of the listed files. `file_times` has one entry for each root, in the same order. A file that
+/// Loads the skills of the listed files. `file_versions` has one entry for each root, in the same order. A file that
 /// cannot be used becomes a notice.
-pub(super) fn load_catalog(roots: &[SkillRoot], file_times: &SkillFileTimes) -> SkillCatalog {
+pub(super) fn load_catalog(roots: &[SkillRoot], file_versions: &SkillFileVersions) -> SkillCatalog {
     let mut skills: BTreeMap<String, Skill> = BTreeMap::new();
     let mut notices = Vec::new();
-    for (root, files) in roots.iter().zip(file_times) {
+    for (root, files) in roots.iter().zip(file_versions) {
         let mut root_skills: BTreeMap<String, Skill> = BTreeMap::new();
         for (file, _) in files {
             match read_skill(root, file) {
@@ -96,13 +96,50 @@ pub(super) fn load_catalog(roots: &[SkillRoot], file_times: &SkillFileTimes) -> 
     SkillCatalog { skills: skills.into_values().collect(), notices }
 }
 
+/// What identifies the content of a file without reading it. The modification time alone does not: some programs set it to
+/// a fixed value, or to that of the file that they replace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FileVersion {
+    /// The modification time.
+    modified: SystemTime,
+    /// The size in bytes.
+    bytes: u64,
+    /// The number of the file, and the time of the last change to its content, name or attributes (seconds and
+    /// nanoseconds), which programs cannot set; zeros where they do not exist.
+    identity: [i64; 3],
+}
+
+impl FileVersion {
+    /// Returns the version of a file.
+    fn from_metadata(metadata: &std::fs::Metadata) -> Self {
+        Self {
+            modified: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+            bytes: metadata.len(),
+            identity: identity(metadata),
+        }
+    }
+}
+
+/// Returns the number and the change time of a file.
+#[cfg(unix)]
+fn identity(metadata: &std::fs::Metadata) -> [i64; 3] {
+    use std::os::unix::fs::MetadataExt as _;
+    [metadata.ino().cast_signed(), metadata.ctime(), metadata.ctime_nsec()]
+}
+
+/// Returns zeros, because files have neither on this system.
+#[cfg(not(unix))]
+const fn identity(_metadata: &std::fs::Metadata) -> [i64; 3] {
+    [0; 3]
+}
+
 /// Lists the files `*/SKILL.md` of a folder, sorted by path. A folder that cannot be read has none.
-fn list_skill_files(folder: &Path) -> Vec<(PathBuf, SystemTime)> {
+fn list_skill_files(folder: &Path) -> Vec<(PathBuf, FileVersion)> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let files = entries.flatten().take(FOLDERS_MAX).filter_map(|entry| {
         let file = entry.path().join(SKILL_FILE);
         let metadata = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
-        Some((file, metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH)))
+        Some((file, FileVersion::from_metadata(&metadata)))
     });
     let mut files: Vec<_> = files.collect();
     files.sort();

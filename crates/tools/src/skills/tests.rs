@@ -121,6 +121,13 @@ fn new_and_changed_skills_are_loaded_and_others_are_cached() {
     let file = std::fs::File::options().write(true).open(fixture.path("home/skills/a/SKILL.md")).unwrap();
     file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
     assert_eq!(fixture.names(), ["a: second", "b: new"]);
+    // Another file of the same size and time takes its place.
+    fixture.skill("home/skills/other", "a", "fourth");
+    let other = fixture.path("home/skills/other/SKILL.md");
+    let file = std::fs::File::options().write(true).open(&other).unwrap();
+    file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    std::fs::rename(&other, fixture.path("home/skills/a/SKILL.md")).unwrap();
+    assert_eq!(fixture.names(), ["a: fourth", "b: new"]);
     std::fs::remove_dir_all(fixture.path("home")).unwrap();
     assert_eq!(fixture.names(), ["b: new"]);
 }

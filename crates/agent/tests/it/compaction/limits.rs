@@ -101,7 +101,7 @@ async fn l6_a_long_chat_in_a_small_window_continues_with_a_good_and_a_bad_summar
 }
 
 #[tokio::test]
-async fn e6_an_oversized_result_is_clipped_to_a_pointer_that_read_file_follows() {
+async fn a21_e6_an_oversized_result_is_clipped_to_a_pointer_that_read_file_follows() {
     let environment = TestEnvironment::new();
     let whole = large_result(200_000);
     let any_thread = protocol::ThreadId::generate();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::errors::DatabasePath;
+use super::errors::{DatabasePath, is_out_of_descriptors};
 use super::reader_pool::READERS_MAX;
 use super::{schema, sql_functions, wal};
 use crate::{Error, Result};
@@ -182,6 +182,7 @@ fn file_error(path: &Path, source: std::io::Error) -> Error {
             Error::PermissionDenied { path }
         }
         std::io::ErrorKind::StorageFull => Error::DiskFull { path },
+        _ if is_out_of_descriptors(&source) => Error::TooManyOpenFiles { path },
         _ => Error::Io { path, source },
     }
 }

@@ -38,6 +38,12 @@ impl DatabasePath {
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
                 Error::Locked { path }
             }
+            // SQLite does not report the cause, so the same file is opened once more.
+            ErrorCode::CannotOpen
+                if std::fs::File::open(&path).is_err_and(|error| is_out_of_descriptors(&error)) =>
+            {
+                Error::TooManyOpenFiles { path }
+            }
             ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen => {
                 Error::PermissionDenied { path }
             }
@@ -49,6 +55,13 @@ impl DatabasePath {
             _ => Error::Sqlite(rusqlite::Error::SqliteFailure(*code, message)),
         }
     }
+}
+
+/// Returns whether the process or the system has as many files open as it may.
+pub(super) fn is_out_of_descriptors(error: &std::io::Error) -> bool {
+    // ENFILE and EMFILE, which have these numbers on Linux, macOS and the BSDs.
+    const TOO_MANY_OPEN_FILES: [i32; 2] = [23, 24];
+    cfg!(unix) && error.raw_os_error().is_some_and(|code| TOO_MANY_OPEN_FILES.contains(&code))
 }
 
 /// Converts an error of preparing a statement. A generic SQL error means that a table or column does not exist: the
@@ -90,6 +103,13 @@ mod tests {
         check(ffi::SQLITE_IOERR_WRITE, "Io");
         check(ffi::SQLITE_CONSTRAINT_CHECK, "Sqlite");
         check(ffi::SQLITE_ERROR, "Sqlite");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_the_errors_of_full_tables_of_open_files_are_recognised() {
+        let is_recognised = |code| is_out_of_descriptors(&std::io::Error::from_raw_os_error(code));
+        assert_eq!([2, 13, 23, 24, 28].map(is_recognised), [false, false, true, true, false]);
     }
 
     #[test]

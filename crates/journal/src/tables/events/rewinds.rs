@@ -71,6 +71,25 @@ pub(crate) fn visible_range_before(db: &SqlConnection, key: i64, seq: i64) -> Re
     Ok((previous.map_or(0, |range| range.last), before))
 }
 
+/// Returns the visible ranges between `after` and `before`, in ascending order. All bounds are exclusive. One statement reads
+/// them.
+pub(crate) fn visible_ranges(
+    db: &SqlConnection,
+    key: i64,
+    after: i64,
+    before: i64,
+) -> Result<Vec<(i64, i64)>> {
+    let superseded = db
+        .prepare(
+            "SELECT first_seq, last_seq FROM superseded WHERE thread_key = $1 AND last_seq > $2 AND first_seq < $3
+             ORDER BY first_seq",
+        )?
+        .query_map((key, after, before), read_range)?;
+    let starts = std::iter::once(after).chain(superseded.iter().map(|range| range.last));
+    let ends = superseded.iter().map(|range| range.first).chain([before]);
+    Ok(starts.zip(ends).filter(|(after, before)| before.saturating_sub(*after) > 1).collect())
+}
+
 /// Supersedes all visible events of a thread after `keep_seq`, withdraws interrupts raised after it, and removes
 /// summaries of superseded messages.
 ///

@@ -200,7 +200,8 @@ pub async fn h4_a_list_has_the_threads_that_match_every_filter_field(store: Shar
     ] {
         let expected: Vec<ThreadId> = expected.iter().map(|at| all[*at]).collect();
         assert_eq!(ids(&store.threads(filter.clone()).await.unwrap()), expected, "{filter:?}");
-        let count = store.thread_count(ThreadFilter { offset: 7, limit: 0, ..filter.clone() }, None).await.unwrap();
+        let count =
+            store.thread_count(ThreadFilter { offset: 7, limit: 0, ..filter.clone() }, None).await.unwrap();
         assert_eq!(count, expected.len() as u64, "{filter:?}");
         for maximum in 1..=3 {
             let counted = store.thread_count(filter.clone(), Some(maximum)).await.unwrap();

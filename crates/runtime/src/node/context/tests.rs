@@ -285,4 +285,19 @@ async fn l11_a_boundary_keeps_the_calibration() {
     let context = contexts.read_context(&store, thread_id).await.unwrap();
     assert_eq!((context.messages.len(), context.calibration_factor("test/model")), (1, 2.0));
     assert_eq!(context.request_tokens("test/model", 0), context.tokens * 2);
+    // Another process, which has not read the thread before, gets the same context.
+    assert_eq!(ContextCache::default().read_context(&store, thread_id).await.unwrap(), context);
+}
+
+#[tokio::test]
+async fn b18_a_rewind_before_an_answer_takes_back_its_calibration_in_every_process() {
+    let (store, thread_id) =
+        journal_with(messages(3).chain([answer_with_usage(2_000, 1_000)]).collect()).await;
+    let contexts = ContextCache::default();
+    assert_eq!(contexts.read_context(&store, thread_id).await.unwrap().calibration_factor("test/model"), 2.0);
+    let rewind = Write::Rewind { thread_id, keep_seq: 2, at: Timestamp::UNIX_EPOCH };
+    store.commit(Transaction { fence: None, writes: vec![rewind] }).await.unwrap();
+    let context = contexts.read_context(&store, thread_id).await.unwrap();
+    assert_eq!((context.messages.len(), context.calibration_factor("test/model")), (2, 1.0));
+    assert_eq!(ContextCache::default().read_context(&store, thread_id).await.unwrap(), context);
 }

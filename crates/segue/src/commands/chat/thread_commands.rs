@@ -3,14 +3,14 @@
 
 use std::path::PathBuf;
 
-use agent::{TranscriptFormat, UserPrompt};
+use agent::UserPrompt;
 use protocol::Seq;
 use terminal::{Audience, CursorMode, pick, sanitize, sanitize_line, sanitize_path, shorten};
 
 use crate::commands::chat::message_draft::strip_attachments;
 use crate::commands::chat::{ChatSession, choose_thread};
 use crate::commands::compact::{active_compaction, active_compaction_change_text};
-use crate::commands::threads::{self, write_export_file};
+use crate::commands::threads::{self, format_of_file, write_export_file};
 use crate::exit::{CliFailure, ExitReason};
 
 /// The most threads that `/threads` lists if the input is a pipe.
@@ -133,9 +133,7 @@ impl ChatSession {
             .with_hint("/export FILE writes to another file"));
         }
         let thread = self.context.agent.threads().find(&thread_id.to_string()).await?;
-        let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
-        let format = if is_json { TranscriptFormat::Json } else { TranscriptFormat::Markdown };
-        let export = self.context.agent.threads().export(&thread, format).await?;
+        let export = self.context.agent.threads().export(&thread, format_of_file(&path)).await?;
         write_export_file(export, &path).await?;
         self.print_info(&format!("Written to {}", sanitize_path(&path)))
     }

@@ -134,11 +134,29 @@ pub(crate) async fn show_matches(
     words: &str,
 ) -> Result<bool, CliFailure> {
     let query = RecallQuery::new(MessageFilter::Words(words.to_owned()));
-    let result = context.agent.memory().recall(thread_id, &query).await?;
+    let result = recall_what_exists(context, thread_id, &query).await?;
     if result.excerpts.is_empty() {
         return Ok(false);
     }
     print_recall(context, &result).map(|()| true)
+}
+
+/// Searches the thread and its ancestors, or the thread alone if an ancestor was deleted, and says so.
+async fn recall_what_exists(
+    context: &CommandContext,
+    thread_id: ThreadId,
+    query: &RecallQuery,
+) -> Result<RecallResult, agent::Error> {
+    match context.agent.memory().recall(thread_id, query).await {
+        Err(error) if error.has_broken_lineage() && query.thread.is_none() => {
+            context.print_notice(
+                "A thread that this one came from was deleted. Only the messages of this thread are searched.",
+            );
+            let query = RecallQuery { thread: Some(thread_id.to_string()), ..query.clone() };
+            context.agent.memory().recall(thread_id, &query).await
+        }
+        result => result,
+    }
 }
 
 /// Prints the result of a query as text or JSON.
@@ -147,7 +165,7 @@ async fn show_query(
     thread_id: ThreadId,
     query: &RecallQuery,
 ) -> Result<(), CliFailure> {
-    let result = context.agent.memory().recall(thread_id, query).await?;
+    let result = recall_what_exists(context, thread_id, query).await?;
     match context.format {
         OutputFormat::Json => context.print_json(&recall_report(&result)),
         OutputFormat::Text => print_recall(context, &result),

@@ -355,7 +355,8 @@ fn handoff_title(args: &Value) -> String {
 
 /// Prints a line of JSON and flushes stdout, so that a reader gets it at once.
 fn print_json(line: &impl Serialize) -> io::Result<()> {
-    let mut text = serde_json::to_vec(line)?;
+    let mut text = Vec::new();
+    terminal::write_json(&mut text, line)?;
     text.push(b'\n');
     let mut stdout = io::stdout().lock();
     stdout.write_all(&text)?;

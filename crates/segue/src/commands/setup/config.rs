@@ -17,7 +17,7 @@ const INTRODUCTION: &str = "\
 # Every configuration key
 
 Settings are in `config.toml` in the home folder (`$SEGUE_HOME`, or `segue` in the platform's data folder). Every key has a default, and the file is
-optional. A misspelled key is an error that names its line. `segue config keys` prints the content of this page; `segue config keys --markdown`
+optional. A misspelled key is an error that names its line. A command reads the file when it starts, and a server does not read it again. `segue config keys` prints the content of this page; `segue config keys --markdown`
 generates the page, and with `--json` the command prints a JSON Schema for editors.
 ";
 

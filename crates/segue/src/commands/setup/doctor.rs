@@ -6,7 +6,7 @@ use terminal::{sanitize_line, wrap};
 use crate::cli::doctor::DoctorArgs;
 use crate::cli::{GlobalArgs, OutputFormat};
 use crate::commands::setup::secrets;
-use crate::commands::{AgentOptions, agent_settings};
+use crate::commands::{AgentOptions, agent_settings, print_json};
 use crate::exit::{CliFailure, CommandResult, ExitReason};
 
 /// Performs `segue doctor`. A home folder or database that cannot be opened is a failed check, not a failure of the command.
@@ -47,8 +47,7 @@ pub(crate) async fn run(global: &GlobalArgs, args: &DoctorArgs) -> CommandResult
 fn show_checks(global: &GlobalArgs, checks: &[DoctorCheck]) -> Result<(), CliFailure> {
     let screen = global.screen();
     if global.format() == OutputFormat::Json {
-        screen.print_line(serde_json::to_string(checks)?)?;
-        return Ok(());
+        return print_json(&checks);
     }
     for check in checks {
         let style = screen.style;

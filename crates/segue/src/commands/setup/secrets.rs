@@ -7,7 +7,7 @@ use agent::SecretReport;
 use terminal::{sanitize_line, wrap};
 
 use crate::cli::{GlobalArgs, OutputFormat};
-use crate::commands::{AgentOptions, agent_settings};
+use crate::commands::{AgentOptions, agent_settings, print_json};
 use crate::exit::{CliFailure, CommandResult, ExitReason};
 
 /// The maximum size of the text, in bytes. The rules need the whole text, because a secret can span lines.
@@ -36,7 +36,7 @@ pub(crate) fn show_secrets(global: &GlobalArgs, file: &Path) -> CommandResult {
 fn print_reports(global: &GlobalArgs, file: &Path, reports: &[SecretReport]) -> Result<(), CliFailure> {
     let screen = global.screen();
     if global.format() == OutputFormat::Json {
-        return Ok(screen.print_line(serde_json::to_string(reports)?)?);
+        return print_json(&reports);
     }
     for report in reports {
         print_report(global, report)?;

@@ -122,6 +122,23 @@ fn c6_an_export_contains_the_markers() {
     );
     assert!(markdown.contains("Answer 0: ") && markdown.contains(GOAL), "{markdown}");
     let json = sandbox.run(&["threads", "export", "last", "--format", "json"]).json();
+    // The name of the file selects the format, unless an option does.
+    for (options, name, is_json) in [
+        (&[][..], "a.json", true),
+        (&[], "a.md", false),
+        (&["--format", "md"], "b.json", false),
+        (&["--format", "json"], "b.md", true),
+    ] {
+        let file = sandbox.write_file(name, "");
+        sandbox.run(&[&["threads", "export", "last", "-o", &file], options].concat());
+        let written = std::fs::read_to_string(&file).unwrap();
+        let expected = if is_json { json.clone() } else { serde_json::Value::String(markdown.clone()) };
+        let actual = match is_json {
+            true => serde_json::from_str(&written).unwrap(),
+            false => serde_json::Value::String(written),
+        };
+        assert_eq!(actual, expected, "{options:?} {name}");
+    }
     let markers: Vec<_> = json["history"]
         .as_array()
         .unwrap()

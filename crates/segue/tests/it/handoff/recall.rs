@@ -43,6 +43,29 @@ fn m11_the_child_finds_messages_from_before_the_handoff() {
 }
 
 #[test]
+fn a_child_whose_parent_was_deleted_is_searched_alone_with_a_notice() {
+    let server =
+        ScriptedServer::start(Script::new([ScriptedReply { always: true, ..ScriptedReply::text("Heard.") }]))
+            .unwrap();
+    let sandbox = TestSandbox::new().with_model(&server);
+    let report = sandbox.json(&["handoff", &sandbox.write_session(), "--apply", "--json"]);
+    let (child, parent) =
+        (report["child_thread_id"].as_str().unwrap(), report["thread_id"].as_str().unwrap());
+    sandbox.run(&["run", "-t", child, "-p", "The zebra crossing is next."]);
+    assert_eq!(sandbox.run(&["threads", "delete", parent, "--yes"]).code, 0);
+    let found = sandbox.run(&["recall", child, "zebra"]);
+    assert!(found.code == 0 && found.stdout.contains("zebra crossing"), "{found:?}");
+    assert!(
+        found.stderr.contains("was deleted. Only the messages of this thread are searched."),
+        "{found:?}"
+    );
+    assert_eq!(sandbox.json(&["recall", child, "zebra", "--json"])["threads"], json!([child]));
+    // A search of the chat does the same.
+    let chat = sandbox.run_with(&["chat", "-t", child], "/recall zebra\n");
+    assert!(chat.stdout.contains("zebra crossing") && chat.stderr.contains("was deleted"), "{chat:?}");
+}
+
+#[test]
 fn m11_the_chat_has_the_recall_command() {
     let server =
         ScriptedServer::start(Script::new([ScriptedReply { always: true, ..ScriptedReply::text("Heard.") }]))

@@ -1,6 +1,5 @@
 //! `segue trace --events`: all events of a run in the order in which they were stored, one event on each line.
 
-use std::io::Write;
 use std::time::Duration;
 
 use agent::SummaryMarker;
@@ -46,9 +45,7 @@ pub(super) async fn run(context: &CommandContext, prefix: &str) -> CommandResult
         for event in &events {
             match context.format {
                 OutputFormat::Json => {
-                    let mut stdout = std::io::stdout().lock();
-                    serde_json::to_writer(&mut stdout, event)?;
-                    stdout.write_all(b"\n")?;
+                    context.print_json(event)?;
                 }
                 OutputFormat::Text => {
                     context.screen.print_line(event_line(context, event, run.created_at))?

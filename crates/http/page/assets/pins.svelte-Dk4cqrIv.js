@@ -1,1 +1,0 @@
-import{xn as e}from"./base-BKR9xJva.js";var t=e({thread:``,pins:[]});export{t};

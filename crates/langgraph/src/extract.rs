@@ -62,6 +62,16 @@ pub async fn read_body(request: Request) -> Result<Bytes, ApiError> {
     })
 }
 
+/// Reads the whole body of a request whose JSON is parsed elsewhere, and checks its number of values before that.
+///
+/// # Errors
+/// As [`read_body`], and 413 if the body has more than [`JSON_VALUES_MAX`] values.
+pub async fn read_json_body(request: Request) -> Result<Bytes, ApiError> {
+    let bytes = read_body(request).await?;
+    json_limits::check_value_count(&bytes)?;
+    Ok(bytes)
+}
+
 /// Parses JSON into `T`. The input is parsed once if it fits, and up to three times to find the best error message.
 ///
 /// # Errors

@@ -6,6 +6,7 @@ pub(crate) mod deferred;
 pub(crate) mod lease;
 pub(crate) mod lifecycle;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -178,6 +179,9 @@ struct ActiveRun<'a> {
     other_questions: OtherQuestions,
     /// Writes for the next commit.
     deferred_writes: DeferredWrites,
+    /// The keys of the events of the steps so far. An event with one of them is stored already, or will be with the
+    /// deferred writes. On PostgreSQL, storing it again would make the whole transaction fail and be repeated.
+    event_keys: BTreeSet<String>,
 }
 
 impl Driver {
@@ -238,6 +242,7 @@ impl Driver {
             next_stop_poll: Mutex::new(tokio::time::Instant::now() + STOP_POLL_INTERVAL),
             other_questions,
             deferred_writes,
+            event_keys: BTreeSet::new(),
         };
         run.publish_start(&checkpoint, entry);
         let limits = TurnLimits { steps_max: self.limits.steps_max, breakpoints: &self.breakpoints };

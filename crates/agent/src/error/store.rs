@@ -60,6 +60,8 @@ pub(crate) fn advice(error: &journal::Error) -> ErrorAdvice {
         }
         Error::Unreachable { .. } => ErrorClass::Store
             .with_hint("start the server, or repair the connection to it, and try again: no partial write was kept"),
+        error if error.is_checkpoint_conflict() => ErrorClass::Conflict
+            .with_hint("another process changed the thread first; try again"),
         Error::UnknownRun { .. }
         | Error::Conflict { .. }
         | Error::Closed

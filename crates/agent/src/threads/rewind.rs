@@ -14,8 +14,10 @@ use serde::Serialize;
 use super::rollback::{RollbackEffects, RollbackPlan};
 use crate::ThreadService;
 use crate::workspace::WORKSPACE_KEY;
-use crate::{Result, ThreadError};
+use crate::{Error, Result, ThreadError};
 
+/// Maximum number of attempts of a rewind while other processes change the thread at the same time.
+const REWIND_ATTEMPTS_MAX: u32 = 8;
 /// Messages per page when the messages of people are searched.
 const PROMPTS_PAGE_ROWS: usize = 200;
 
@@ -92,22 +94,37 @@ impl<'a> ThreadService<'a> {
     /// if the journal fails.
     pub fn rewind(self, thread_id: ThreadId, keep_seq: Seq) -> BoxFuture<'a, Result<RewindResult>> {
         journal::box_future(async move {
-            let last_seq = self.agent.thread(thread_id).await?.last_seq;
-            if keep_seq > last_seq {
-                return Err(ThreadError::UnknownEvent { thread_id, seq: keep_seq, last_seq }.into());
+            let mut attempts_left = REWIND_ATTEMPTS_MAX;
+            loop {
+                attempts_left -= 1;
+                match self.attempt_rewind(thread_id, keep_seq).await {
+                    Err(Error::Journal(error)) if error.is_checkpoint_conflict() && attempts_left > 0 => {}
+                    result => return result,
+                }
             }
-            self.agent.runs().end_orphaned_run(thread_id).await?;
-            let now = Timestamp::now();
-            let head = self.agent.store.checkpoint(thread_id).await?;
-            let RollbackEffects { superseded_count: superseded, writes: extra_writes, .. } =
-                self.rollback_effects(thread_id, keep_seq, now).await?;
-            let (checkpoint_id, channels) = self.state_at_seq(thread_id, keep_seq).await?;
-            let target = RewindRequest { keep_seq, superseded, channels, checkpoint_id };
-            let writes = RollbackPlan { target, extra_writes, ..RollbackPlan::default() }
-                .rollback_writes(thread_id, head, now)?;
-            self.agent.store.commit(Transaction { fence: None, writes }).await?;
-            Ok(RewindResult { keep_seq, superseded })
         })
+    }
+
+    /// Rewinds the thread as [`Self::rewind`] does.
+    ///
+    /// # Errors
+    /// As [`Self::rewind`], and with a conflict of checkpoints if another process changed the thread meanwhile.
+    async fn attempt_rewind(self, thread_id: ThreadId, keep_seq: Seq) -> Result<RewindResult> {
+        let last_seq = self.agent.thread(thread_id).await?.last_seq;
+        if keep_seq > last_seq {
+            return Err(ThreadError::UnknownEvent { thread_id, seq: keep_seq, last_seq }.into());
+        }
+        self.agent.runs().end_orphaned_run(thread_id).await?;
+        let now = Timestamp::now();
+        let head = self.agent.store.checkpoint(thread_id).await?;
+        let RollbackEffects { superseded_count: superseded, writes: extra_writes, .. } =
+            self.rollback_effects(thread_id, keep_seq, now).await?;
+        let (checkpoint_id, channels) = self.state_at_seq(thread_id, keep_seq).await?;
+        let target = RewindRequest { keep_seq, superseded, channels, checkpoint_id };
+        let writes = RollbackPlan { target, extra_writes, ..RollbackPlan::default() }
+            .rollback_writes(thread_id, head, now)?;
+        self.agent.store.commit(Transaction { fence: None, writes }).await?;
+        Ok(RewindResult { keep_seq, superseded })
     }
 
     /// Copies the thread's transcript, up to and including `until`, into a new thread.

@@ -12,7 +12,9 @@ use agent::{Agent, FrameSender, HandoffCost, HandoffRequestOptions, PendingHando
 use axum::Json;
 use axum::extract::Request;
 use axum::response::Response;
-use langgraph::extract::{JsonBody, PathParams, QueryParams, ThreadPath, parse_id, parse_path_id, read_body};
+use langgraph::extract::{
+    JsonBody, PathParams, QueryParams, ThreadPath, parse_id, parse_path_id, read_json_body,
+};
 use langgraph::{ApiError, Caller, ErrorBody};
 use protocol::{Decisions, HandoffId, HandoffStatus, ThreadId};
 use serde::Deserialize;
@@ -181,7 +183,7 @@ struct DecisionsBody {
         (status = 422, body = ErrorBody, description = "The decision is invalid; the handoff stays pending")))]
 pub(crate) async fn decide(caller: Caller, path: PathParams, request: Request) -> Result<Response, ApiError> {
     let handoff_id: HandoffId = parse_path_id(&path, "handoff")?;
-    let body = read_body(request).await?;
+    let body = read_json_body(request).await?;
     let text = std::str::from_utf8(&body).map_err(|_| ApiError::invalid("the body is not UTF-8"))?;
     let decisions =
         Decisions::parse_request(text).map_err(|error| ApiError::invalid(format!("`decisions`: {error}")))?;

@@ -170,6 +170,32 @@ async fn i6_a_body_with_too_many_values_is_refused_and_stores_nothing() {
     server.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn i6_every_endpoint_refuses_a_body_with_too_many_values_before_it_parses_it() {
+    let server = ServerFixture::start_default().await;
+    let document = server.get("/openapi.json").await.1;
+    let body = json!({"decisions": vec![json!([]); 100_000]});
+    let mut checked = 0;
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for (method, operation) in operations.as_object().unwrap() {
+            if operation["requestBody"]["content"]["application/json"].is_null() {
+                continue;
+            }
+            let segments = path.split('/').map(|segment| match segment.starts_with('{') {
+                true => uuid::Uuid::nil().to_string(),
+                false => segment.to_owned(),
+            });
+            let path = segments.collect::<Vec<_>>().join("/");
+            let method: Method = method.to_uppercase().parse().unwrap();
+            let (status, answer) = server.send(TestCaller::Local, method.clone(), &path, &body).await;
+            assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE, "{method} {path}: {answer}");
+            checked += 1;
+        }
+    }
+    assert!(checked > 30, "{checked} endpoints");
+    server.stop().await;
+}
+
 #[test]
 fn k2_a_server_without_authentication_accepts_only_loopback_addresses_and_origins() {
     let open = ServerSettings::new(AuthMode::Disabled);

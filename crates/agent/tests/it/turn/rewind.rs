@@ -8,7 +8,8 @@ use test_model::{Script, ScriptedReply, ScriptedServer};
 use tools::TODOS_CHANNEL;
 
 use crate::environment::{
-    TestEnvironment, assert_paired, drafting_server, import_session, message_texts, unwatched,
+    TestEnvironment, answering_server, assert_paired, drafting_server, import_session, message_texts,
+    unwatched,
 };
 
 /// Returns the arguments of `write_todos` for one pending task.
@@ -178,4 +179,26 @@ async fn l3_a_thread_rewound_or_forked_at_any_message_sends_a_legal_request() {
     assert_eq!(message_texts(&agent, thread).await, ["First."]);
     let first = agent.threads().events(thread).await.unwrap();
     assert!(matches!(first.iter().find_map(Event::message), Some(Message::Human(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rewinds_of_two_processes_at_the_same_time_both_take_effect() {
+    let environment = TestEnvironment::new();
+    let server = answering_server("Heard.");
+    let (one, two) = (environment.agent_with(&server), environment.agent_with(&server));
+    let thread = one.threads().create(None).await.unwrap().thread_id;
+    let (frames, cancel) = unwatched();
+    for text in ["First.", "Second.", "Third."] {
+        one.runs().send_message(thread, text, &frames, &cancel).await.unwrap();
+    }
+    let prompts = one.threads().prompts(thread, 10).await.unwrap();
+    let [second, first] = [1, 2].map(|index: usize| prompts[index].seq);
+    for _ in 0..20 {
+        let (first, second) =
+            tokio::join!(one.threads().rewind(thread, first), two.threads().rewind(thread, second));
+        first.unwrap();
+        second.unwrap();
+    }
+    assert_eq!(message_texts(&one, thread).await, ["First."]);
+    assert_eq!(message_texts(&two, thread).await, ["First."]);
 }

@@ -13,8 +13,9 @@ use super::ReadStop;
 use super::event_parser::{EVENT_BYTES_MAX, EventParser, ParseFault, StreamItem};
 use crate::wire::AnswerFault;
 
-/// The most bytes of one answer. A server that sends more is not sending an answer.
-pub(super) const ANSWER_BYTES_MAX: u64 = 256 << 20;
+/// The most bytes of one answer. A server that sends more is not sending an answer: the longest answers of today, of 128,000
+/// tokens with an event of 450 bytes for each, have half of it.
+pub(super) const ANSWER_BYTES_MAX: u64 = 128 << 20;
 
 /// The longest time with nothing but keep-alives, in idle timeouts. With the default idle timeout it is 20 minutes,
 /// longer than any provider lets a request wait for its turn.

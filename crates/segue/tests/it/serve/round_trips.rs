@@ -71,6 +71,26 @@ fn a_run_takes_few_statements_and_round_trips() {
 }
 
 #[test]
+fn a_run_with_a_tool_call_makes_no_transaction_fail() {
+    let database = TestDatabase::create().unwrap();
+    let recorder = StatementRecorder::start(database.address()).unwrap();
+    let call = ScriptedReply::call("c1", "ls", json!({"path": "."})).when_turn_is(1, 1).with_repeat();
+    let script = Script::new(vec![call, ScriptedReply::text("Done.").with_repeat()]);
+    let model = ScriptedServer::start(script).unwrap();
+    let mut sandbox = TestSandbox::new().with_file_database().with_model(&model);
+    sandbox.set_variable("SEGUE_DATABASE_URL", &database.url_through(recorder.address()));
+    let serving = ServeProcess::start(&sandbox);
+    let api = super::owner_client(&serving);
+    for _ in 0..5 {
+        run_turn(&api, &protocol::ThreadId::generate().to_string());
+    }
+    assert_eq!(model.call_count(), 10, "each run calls a tool");
+    let statements = recorder.take_statements();
+    let rollbacks = statements.iter().filter(|statement| statement.sql.contains("ROLLBACK")).count();
+    assert_eq!(rollbacks, 0, "{}", RecordedRun(statements));
+}
+
+#[test]
 fn an_idle_server_scans_for_unowned_runs_with_one_statement() {
     let database = TestDatabase::create().unwrap();
     let recorder = StatementRecorder::start(database.address()).unwrap();

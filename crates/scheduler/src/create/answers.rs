@@ -6,14 +6,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use protocol::{OwnerScope, ThreadId};
+use protocol::{InterruptId, OwnerScope, ThreadId};
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use crate::Result;
 use crate::queue::QuotaPermit;
 use crate::scheduler::Scheduler;
 
-use super::{CreatedRun, NewRun, send_reply};
+use super::{CreatedRun, IfNotExists, NewRun, send_reply};
 
 /// One lock for each thread to which an answer is given at the moment.
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ impl Scheduler {
         mut new: NewRun,
         reply: oneshot::Sender<Result<CreatedRun>>,
     ) {
-        match self.agent(&scope).runs().bind_answers(thread_id, &new.request).await {
+        match self.bind_answer(&scope, thread_id, &new).await {
             Ok(bound) => {
                 new.request.answered_interrupts = bound;
                 let lock = self.answer_locks.acquire(thread_id).await;
@@ -70,7 +70,21 @@ impl Scheduler {
                 drop(lock);
                 send_reply(reply, created);
             }
-            Err(error) => send_reply(reply, Err(error.into())),
+            Err(error) => send_reply(reply, Err(error)),
         }
+    }
+    /// Returns the interrupts that an answer is for. An answer that names one is refused if the run creates the thread.
+    async fn bind_answer(
+        &self,
+        scope: &OwnerScope,
+        thread_id: ThreadId,
+        new: &NewRun,
+    ) -> Result<Option<Vec<InterruptId>>> {
+        let agent = self.agent(scope);
+        let bound = agent.runs().bind_answers(thread_id, &new.request).await?;
+        if bound.is_none() && new.if_not_exists == IfNotExists::Create {
+            agent.runs().check_answer_to_new_thread(thread_id, &new.request)?;
+        }
+        Ok(bound)
     }
 }

@@ -126,6 +126,22 @@ where
     Ok(server.scheduler.change_thread(&scope, thread_id, change).await?)
 }
 
+/// Executes a decision about a pending interrupt of a thread in the thread's queue. Answers that other requests give
+/// meanwhile are refused with its outcome.
+async fn decide_in_thread<T, F>(
+    caller: Caller,
+    thread_id: ThreadId,
+    decide: impl Fn(Arc<Agent>, FrameSender, CancellationToken) -> F + Send + 'static,
+) -> Result<T, ApiError>
+where
+    F: Future<Output = agent::Result<T>> + Send + 'static,
+    T: Send + 'static,
+{
+    let Caller { scope, agent, server, .. } = caller;
+    let decide = move |context: ExclusiveContext| decide(Arc::clone(&agent), context.frames, context.cancel);
+    Ok(server.scheduler.decide_exclusively(&scope, thread_id, decide).await?)
+}
+
 /// Parses a query parameter that holds a position (`seq`) in a thread.
 fn parse_seq(params: &QueryParams, name: &str) -> Result<Option<Seq>, ApiError> {
     let invalid = |text: &str| ApiError::invalid(format!("`{name}`: `{text}` is not a valid position"));

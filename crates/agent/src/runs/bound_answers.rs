@@ -28,8 +28,8 @@ impl<'a> RunService<'a> {
     ///
     /// # Errors
     /// [`RunError::AnswerRefused`] if a named interrupt is not pending, if an answer without names comes after the
-    /// decision on the last interrupt of the thread, or if the answer is no list of decisions. Nothing is written.
-    /// Also fails if the journal does.
+    /// decision on the last interrupt of the thread, or if the answer is empty or no list of decisions. Nothing is
+    /// written. Also fails if the journal does.
     pub fn bind_answers(
         self,
         thread_id: ThreadId,
@@ -41,14 +41,17 @@ impl<'a> RunService<'a> {
             let Some((_, head)) = store.thread_with_checkpoint(thread_id).await? else { return Ok(None) };
             let pending = store.pending_interrupts(thread_id).await?;
             match answers {
-                InterruptAnswers::Named(answers) => self.bind_named(thread_id, &pending, answers).await,
-                InterruptAnswers::Only(_) if pending.is_empty() => {
+                InterruptAnswers::Named(answers) if !answers.is_empty() => {
+                    self.bind_named(thread_id, &pending, answers).await
+                }
+                InterruptAnswers::Named(_) | InterruptAnswers::Only(_) if pending.is_empty() => {
                     match store.last_decided_interrupt(thread_id).await? {
                         Some(decided) => Err(refused(self.decided_failure(&decided).await?)),
                         // The answer is to nothing and has no effect.
                         None => Ok(Vec::new()),
                     }
                 }
+                InterruptAnswers::Named(_) => Err(refused(empty_answer_failure())),
                 InterruptAnswers::Only(answer) => {
                     let strictness = AnswerStrictness::of_request(request);
                     bind_only(answer, &pending, head.as_ref(), strictness)
@@ -56,6 +59,21 @@ impl<'a> RunService<'a> {
             }
             .map(Some)
         })
+    }
+
+    /// Checks that the answer of a request names no interrupt. It is called for a run that creates its thread, because
+    /// no interrupt is pending in a new thread.
+    ///
+    /// # Errors
+    /// [`RunError::AnswerRefused`] if the answer names an interrupt.
+    pub fn check_answer_to_new_thread(self, thread_id: ThreadId, request: &RunRequest) -> Result<()> {
+        match self.answers_of(thread_id, request) {
+            Some(InterruptAnswers::Named(answers)) => match answers.keys().next() {
+                Some(interrupt_id) => Err(refused(unknown_failure(*interrupt_id))),
+                None => Ok(()),
+            },
+            Some(InterruptAnswers::Only(_)) | None => Ok(()),
+        }
     }
 
     /// Checks that the interrupts to which the answer of a request is bound are still pending, and that no queued run
@@ -116,13 +134,7 @@ impl<'a> RunService<'a> {
         let found = self.agent.store.interrupt(interrupt_id).await?;
         match found.filter(|interrupt| interrupt.thread_id == thread_id) {
             Some(interrupt) => self.decided_failure(&interrupt).await,
-            None => {
-                let message = format!("not_pending: interrupt {interrupt_id} is unknown in this thread");
-                Ok(conflict_failure(
-                    message,
-                    "nothing was changed; the thread's state shows its pending interrupts",
-                ))
-            }
+            None => Ok(unknown_failure(interrupt_id)),
         }
     }
 
@@ -226,6 +238,19 @@ fn queued_failure(interrupt_id: InterruptId, run_id: RunId, given: Option<Interr
     let message =
         format!("not_pending: interrupt {interrupt_id} was answered by run {run_id}, which is queued{names}");
     conflict_failure(message, "nothing was changed; the first decision holds, unless its run is cancelled")
+}
+
+/// Returns the failure of an answer to an interrupt that the thread does not have.
+fn unknown_failure(interrupt_id: InterruptId) -> RunFailure {
+    let message = format!("not_pending: interrupt {interrupt_id} is unknown in this thread");
+    conflict_failure(message, "nothing was changed; the thread's state shows its pending interrupts")
+}
+
+/// Returns the failure of an answer that is an empty object although an interrupt is pending.
+fn empty_answer_failure() -> RunFailure {
+    let message = "empty_map: the answer names no interrupt; expected {\"decisions\": [\u{2026}]}, or such an answer \
+                   under the id of each interrupt";
+    RunFailure::new(FailureKind::InvalidDecision, message)
 }
 
 /// Returns the failure of an answer that another decision preceded.

@@ -197,7 +197,7 @@ pub(crate) async fn decide(caller: Caller, path: PathParams, request: Request) -
     // The decision may wait for a refinement by the same caller, whose draft nobody has seen.
     let decisions = agent.handoffs().bind_to_current(handoff_id, decisions).await?;
     let caller = Caller { agent, ..caller };
-    Ok(respond_when_done(super::change_thread(caller, thread_id, move |agent, frames, cancel| {
+    Ok(respond_when_done(super::decide_in_thread(caller, thread_id, move |agent, frames, cancel| {
         let decisions = decisions.clone();
         async move {
             let outcome = agent.handoffs().decide(handoff_id, &decisions, &frames, &cancel).await?;

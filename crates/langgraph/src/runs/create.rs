@@ -56,10 +56,17 @@ impl CheckedRunRequest {
 
     /// Returns the request for a run on a thread of its own. The thread is created for the run and deleted at its end,
     /// unless the client asked to keep it.
-    pub(super) fn on_own_thread(mut self) -> Self {
+    ///
+    /// # Errors
+    /// A conflict if the request contains an answer, because no question is pending in a new thread.
+    pub(super) fn on_own_thread(mut self) -> Result<Self, ApiError> {
+        if self.request.has_answer() {
+            let refused = ApiError::conflict("no question is pending: the run would start on a new thread");
+            return Err(refused.with_hint("send the answer to the runs of the thread that has the question"));
+        }
         self.if_not_exists = IfNotExists::Create;
         self.request.temporary = self.on_completion == OnCompletion::Delete;
-        self
+        Ok(self)
     }
 
     /// Submits the run to the scheduler. `None` creates a new thread for it. Dropping the returned future does not

@@ -32,7 +32,7 @@ pub(super) async fn background(
     caller: Caller,
     JsonBody(body): JsonBody<RunBody>,
 ) -> Result<Response, ApiError> {
-    let created = CheckedRunRequest::from_body(&caller, body)?.on_own_thread().submit(&caller, None).await?;
+    let created = CheckedRunRequest::from_body(&caller, body)?.on_own_thread()?.submit(&caller, None).await?;
     Ok(create::background_response(created))
 }
 
@@ -45,7 +45,7 @@ pub(super) async fn background(
     )
 )]
 pub(super) async fn stream(caller: Caller, JsonBody(body): JsonBody<RunBody>) -> Result<Response, ApiError> {
-    let checked = CheckedRunRequest::from_body(&caller, body)?.on_own_thread();
+    let checked = CheckedRunRequest::from_body(&caller, body)?.on_own_thread()?;
     let modes = checked.modes;
     let created = checked.submit(&caller, None).await?;
     let path = format!("/runs/{}", created.run.run_id);
@@ -61,7 +61,7 @@ pub(super) async fn stream(caller: Caller, JsonBody(body): JsonBody<RunBody>) ->
     )
 )]
 pub(super) async fn wait(caller: Caller, JsonBody(body): JsonBody<RunBody>) -> Result<Response, ApiError> {
-    let created = CheckedRunRequest::from_body(&caller, body)?.on_own_thread().submit(&caller, None).await?;
+    let created = CheckedRunRequest::from_body(&caller, body)?.on_own_thread()?.submit(&caller, None).await?;
     Ok(create::wait_response(caller, created))
 }
 
@@ -84,7 +84,7 @@ pub(super) async fn batch(caller: Caller, request: Request) -> Result<Response, 
     // Every body is checked before the first run is submitted.
     let requests: Vec<CheckedRunRequest> = bodies
         .into_iter()
-        .map(|body| Ok(CheckedRunRequest::from_body(&caller, body)?.on_own_thread()))
+        .map(|body| CheckedRunRequest::from_body(&caller, body)?.on_own_thread())
         .collect::<Result<_, ApiError>>()?;
     let mut runs = Vec::with_capacity(requests.len());
     for created in create::submit_all(requests, &caller).await? {

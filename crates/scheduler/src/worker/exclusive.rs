@@ -127,6 +127,21 @@ impl Scheduler {
         F: Future<Output = agent::Result<T>> + Send + 'static,
     {
         let queue_permit = self.queue_quota.acquire(scope)?;
+        self.change_thread_with_permit(scope, thread_id, queue_permit, change).await
+    }
+
+    /// Changes a thread with a queue permit that was acquired beforehand.
+    pub(crate) async fn change_thread_with_permit<T, F>(
+        self: &Arc<Self>,
+        scope: &OwnerScope,
+        thread_id: ThreadId,
+        queue_permit: QuotaPermit,
+        change: impl Fn(ExclusiveContext) -> F + Send + 'static,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = agent::Result<T>> + Send + 'static,
+    {
         let mut next_grant = self.enqueue_exclusive(thread_id, queue_permit, QueuePosition::Back)?;
         let mut conflicts = 0;
         loop {

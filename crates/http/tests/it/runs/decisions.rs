@@ -149,7 +149,7 @@ async fn m1_an_answer_that_comes_too_late_or_names_an_unknown_question_is_refuse
     assert_eq!(resume(&server, &thread, &json!({&first[0]: reject()})).await.0, 200);
     assert!(!has_file(&server, "a"));
     let runs = run_count(&server, &thread).await;
-    for late in [json!({&first[0]: approve()}), approve(), json!("yes")] {
+    for late in [json!({&first[0]: approve()}), approve(), json!("yes"), json!({})] {
         assert_refused(&resume(&server, &thread, &late).await, 409, &[&first[0], "was answered", "reject"]);
     }
     assert_eq!(run_count(&server, &thread).await, runs, "nothing is stored");
@@ -179,6 +179,34 @@ async fn an_answer_on_a_thread_that_never_asked_has_no_effect() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn m1_an_answer_on_a_new_thread_is_refused() {
+    let server = start_server([]).await;
+    let named = json!({"0123456789abcdef0123456789abcdef": approve()});
+    for answer in [approve(), reject(), json!("yes"), json!({}), named.clone()] {
+        let run = resume_body(&answer);
+        for (path, body) in [
+            ("/runs", run.clone()),
+            ("/runs/wait", run.clone()),
+            ("/runs/stream", run.clone()),
+            ("/runs/batch", json!([run])),
+        ] {
+            let (status, body) = server.post(path, &body).await;
+            assert_eq!(body["code"], "conflict", "{path}: {body}");
+            assert_refused(&(status.as_u16(), body), 409, &["no question is pending"]);
+        }
+    }
+    let thread = "0198f0c0-0000-7000-8000-000000000001";
+    let mut body = resume_body(&named);
+    body["if_not_exists"] = json!("create");
+    let (status, refused) = server.post(&format!("/threads/{thread}/runs/wait"), &body).await;
+    assert_refused(&(status.as_u16(), refused), 409, &["unknown"]);
+    assert_eq!(server.get(&format!("/threads/{thread}")).await.0, 404, "the thread is not created");
+    let threads = server.post("/threads/search", &json!({})).await.1;
+    assert_eq!((threads, server.model.call_count()), (json!([]), 0));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn g3_an_invalid_answer_is_refused_and_uses_nothing_up() {
     let server = start_server([write_call("c1", "a")]).await;
     let (thread, questions) = ask(&server, "Write a.").await;
@@ -190,6 +218,7 @@ async fn g3_an_invalid_answer_is_refused_and_uses_nothing_up() {
         json!({"decisions": [{"type": "approve", "args": 5}]}),
         json!({"decisions": [{"type": "approve"}, {"type": "approve"}]}),
         json!({"decisions": []}),
+        json!({}),
         json!({"decisions": [{"type": "preview"}]}),
         edit(json!({"name": "write_file", "args": 5})),
         edit(json!({"name": 5, "args": {}})),

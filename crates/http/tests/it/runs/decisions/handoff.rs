@@ -1,12 +1,13 @@
-//! Tests of decisions on handoffs: an acceptance is for the proposal that its client was shown, and an answer that is
-//! queued fails if its handoff is decided meanwhile.
+//! Tests of decisions on handoffs: an acceptance is for the proposal that its client was shown, one of several decisions
+//! counts whatever their endpoints, and an answer that is queued fails if its handoff is decided meanwhile.
 
+use futures::future::{join, join_all};
 use serde_json::{Value, json};
 use test_model::{GatePosition, ScriptedReply};
 
 use super::{
-    GATED_PROMPT, approve, assert_refused, pending_questions, resume, resume_body, run_count, send_as,
-    start_server,
+    GATED_PROMPT, approve, assert_refused, pending_questions, reject, resume, resume_body, run_count,
+    send_as, start_server,
 };
 use crate::fixture::{ServerFixture, TestCaller};
 
@@ -78,6 +79,25 @@ impl PendingHandoff {
     /// Sends an answer as that program and waits for the end of the run.
     async fn answer(&self, program: &str, body: &Value) -> (u16, Value) {
         send_as(&self.server, program, &self.runs_path(), body).await
+    }
+
+    /// Starts a turn that waits at the gate `turn`.
+    async fn start_gated_turn(&self) {
+        let message = json!({"role": "user", "content": GATED_PROMPT});
+        let turn = json!({"assistant_id": "agent", "input": {"messages": [message]}});
+        let calls = self.server.model.call_count();
+        assert_eq!(self.server.post(&format!("/threads/{}/runs", self.thread), &turn).await.0, 200);
+        self.server.model.wait_for_calls(calls + 1).await;
+    }
+
+    /// Waits until an entry is queued behind the turn.
+    async fn wait_until_queued(&self) {
+        loop {
+            let metrics = self.server.get("/metrics").await.1;
+            if metrics.as_str().unwrap().contains("segue_runs_waiting 1\n") {
+                return;
+            }
+        }
     }
 
     fn runs_path(&self) -> String {
@@ -189,14 +209,92 @@ async fn m1_the_name_of_the_pending_question_names_the_proposal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn m1_one_of_several_concurrent_deciders_of_both_endpoints_counts() {
+    for endpoint in ["runs", "runs/wait"] {
+        let it = PendingHandoff::new().await;
+        let runs = format!("/threads/{}/{endpoint}", it.thread);
+        let requests: Vec<(&str, String, Value)> = (0..8)
+            .map(|index| {
+                let (outcome, answer) = match index / 2 % 2 {
+                    0 => ("accepted", accept(&it.sha256)),
+                    _ => ("declined", reject()),
+                };
+                match index % 2 {
+                    0 => (outcome, it.decision_path(), answer),
+                    _ => (outcome, runs.clone(), resume_body(&answer)),
+                }
+            })
+            .collect();
+        let responses = join_all(requests.iter().map(|(_, path, body)| it.server.post(path, body))).await;
+        let accepted: Vec<usize> = (0..8).filter(|index| responses[*index].0 == 200).collect();
+        assert_eq!(accepted.len(), 1, "{endpoint}: {responses:?}");
+        let is_known = |status: u16| [200, 409].contains(&status);
+        assert!(responses.iter().all(|(status, _)| is_known(status.as_u16())), "{responses:?}");
+        let winner = accepted[0];
+        if let Some(run) = responses[winner].1["run_id"].as_str() {
+            it.server.get(&format!("/threads/{}/runs/{run}/join", it.thread)).await;
+        }
+        assert_eq!(it.outcome().await, requests[winner].0, "{endpoint}: {responses:?}");
+        it.server.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn m1_an_answer_behind_a_decision_of_the_handoff_endpoint_is_refused_with_its_outcome() {
+    for endpoint in ["runs", "runs/wait", "runs/stream"] {
+        let it = PendingHandoff::new().await;
+        it.start_gated_turn().await;
+        let runs = format!("/threads/{}/{endpoint}", it.thread);
+        let (decision_path, decline) = (it.decision_path(), reject());
+        let bodies = [accept(&it.sha256), approve(), reject(), json!({&it.question: approve()})]
+            .map(|answer| resume_body(&answer));
+        let answering = async {
+            it.wait_until_queued().await;
+            let answers = join_all(bodies.iter().map(|body| it.server.post(&runs, body)));
+            let opening = async {
+                // The answers are sent before these requests have their responses.
+                for _ in 0..3 {
+                    it.server.get("/metrics").await;
+                }
+                it.server.model.open_gate("turn");
+            };
+            join(answers, opening).await.0
+        };
+        let (declined, answers) = join(it.server.post(&decision_path, &decline), answering).await;
+        assert_eq!(declined.0, 200, "{endpoint}: {}", declined.1);
+        for (status, body) in answers {
+            assert_refused(&(status.as_u16(), body), 409, &[&it.question, "was answered", ": reject"]);
+        }
+        assert_eq!(it.outcome().await, "declined", "{endpoint}");
+        let row = it.server.get(&format!("/threads/{}", it.thread)).await.1;
+        assert_eq!(row["status"], "idle", "{endpoint}: {row}");
+        it.server.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn m1_a_decision_that_is_refused_leaves_the_handoff_to_the_next_answer() {
+    let it = PendingHandoff::new().await;
+    it.start_gated_turn().await;
+    let (decision_path, unknown_action) =
+        (it.decision_path(), json!({"decisions": [{"type": "respond", "message": "x"}]}));
+    let answering = async {
+        it.wait_until_queued().await;
+        let (runs, body) = (it.runs_path(), resume_body(&reject()));
+        let opening = async { it.server.model.open_gate("turn") };
+        join(it.server.post(&runs, &body), opening).await.0
+    };
+    let (refused, answered) = join(it.server.post(&decision_path, &unknown_action), answering).await;
+    assert_eq!(refused.0, 422, "{}", refused.1);
+    assert_eq!((answered.0.as_u16(), it.outcome().await.as_str()), (200, "declined"), "{}", answered.1);
+    it.server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn m1_a_queued_answer_fails_if_its_handoff_was_decided_meanwhile() {
     let it = PendingHandoff::new().await;
     let runs = format!("/threads/{}/runs", it.thread);
-    let turn =
-        json!({"assistant_id": "agent", "input": {"messages": [{"role": "user", "content": GATED_PROMPT}]}});
-    let calls = it.server.model.call_count();
-    assert_eq!(it.server.post(&runs, &turn).await.0, 200);
-    it.server.model.wait_for_calls(calls + 1).await;
+    it.start_gated_turn().await;
     let resolve = json!({"assistant_id": "agent", "input": {}, "command": {"goto": "__end__"}});
     assert_eq!(it.server.post(&runs, &resolve).await.0, 200);
     let named = json!({&it.question: approve()});

@@ -316,6 +316,15 @@ mod tests {
     }
 
     #[test]
+    fn a1_the_hint_about_a_replaced_database_tells_that_both_its_files_are_needed() {
+        let error = Error::from(journal::Error::FileReplaced { path: "p".into() });
+        let hint = error.hint().unwrap();
+        assert!(
+            hint.contains("the database and its -wal file together") && hint.contains("may be only in them")
+        );
+    }
+
+    #[test]
     fn only_a_busy_thread_names_the_run_that_blocks_a_call() {
         let run = RunRef { thread_id: protocol::ThreadId::generate(), run_id: protocol::RunId::generate() };
         let RunRef { thread_id, run_id } = run;

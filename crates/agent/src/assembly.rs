@@ -64,7 +64,7 @@ use self::memory_flush::MemoryFlush;
 use self::project_notes::ProjectNotes;
 pub(crate) use self::run_purpose::RunPurpose;
 use self::run_purpose::entry_node;
-use self::subagent::SubagentTool;
+use self::subagent::{SubagentTool, task_tool_spec};
 use self::toolbox::AssistantAccess;
 use self::veto_hook::VetoHook;
 use crate::agent::Agent;
@@ -346,7 +346,8 @@ impl Agent {
         }
     }
 
-    /// Returns the model node of a turn, to preview the request that it would send.
+    /// Returns the model node of a turn, to preview the request that it would send. It writes nothing, so it takes no lease:
+    /// the request has the description of the tool `task`, but no tool that could be called.
     pub(crate) async fn turn_model_node(
         &self,
         assistant_id: &AssistantId,
@@ -354,11 +355,11 @@ impl Agent {
     ) -> Result<ModelNode> {
         let compactor = Arc::new(self.compactor(Some(model)));
         let shared = self.shared_tools(assistant_id).await?;
-        let tools = self
-            .main_tools(assistant_id, Some(ModelAndCompactor { model, compactor: &compactor }), &shared)
-            .await?;
+        let mut tools = self.main_tools(assistant_id, None, &shared).await?;
+        tools.push(Arc::new(CompactConversationTool { compactor }));
         let hooks = self.turn_hooks(assistant_id, AgentRole::Main, &tools).await?;
-        Ok(self.model_node(model, &tools, hooks, None))
+        let specs = tools.iter().map(|tool| tool.spec()).chain([task_tool_spec()]).collect();
+        Ok(ModelNode { tools: specs, ..self.model_node(model, &tools, hooks, None) })
     }
 
     /// Returns the compactor for conversations with `model`. A configured compaction model summarizes first,

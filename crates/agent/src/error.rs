@@ -135,9 +135,15 @@ impl Error {
         None
     }
 
-    /// Returns whether the disk with the database is full. Reading works, and nothing of the call was stored.
+    /// Returns whether the disk with the database, the home folder or `agent.md` is full. Reading works, and nothing of the
+    /// write that failed was stored.
     pub const fn is_disk_full(&self) -> bool {
-        matches!(self, Self::Journal(journal::Error::DiskFull { .. }))
+        matches!(
+            self,
+            Self::Journal(journal::Error::DiskFull { .. })
+                | Self::Home(HomeError::Full { .. })
+                | Self::Memory(MemoryError::AgentFile(memory::Error::DiskFull { .. }))
+        )
     }
 
     /// Returns whether the database could not be used at this moment, for a cause that often passes: a lock, a server that
@@ -290,6 +296,32 @@ mod tests {
             assert!(matches!(error, Error::Journal(_)), "{error:?}");
             assert!(error.is_not_found(), "{error:?}");
         }
+    }
+
+    #[test]
+    fn a_full_disk_is_recognized_whichever_file_was_written() {
+        let path = || std::path::PathBuf::from("p");
+        let full = || memory::Error::DiskFull { path: path() };
+        let errors: [Error; 5] = [
+            journal::Error::DiskFull { path: path() }.into(),
+            HomeError::Full { path: path() }.into(),
+            full().into(),
+            memory::HistoryError::File(full()).into(),
+            memory::FactError::History(full().into()).into(),
+        ];
+        for error in errors {
+            assert!(error.is_disk_full(), "{error:?}");
+        }
+        assert!(!Error::from(memory::Error::BlankNote).is_disk_full());
+    }
+
+    #[test]
+    fn a1_the_hint_about_a_replaced_database_tells_that_both_its_files_are_needed() {
+        let error = Error::from(journal::Error::FileReplaced { path: "p".into() });
+        let hint = error.hint().unwrap();
+        assert!(
+            hint.contains("the database and its -wal file together") && hint.contains("may be only in them")
+        );
     }
 
     #[test]

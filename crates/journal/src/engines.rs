@@ -29,7 +29,7 @@ use crate::tables::runs::{self, claims, feedback, requests};
 use crate::tables::search::{IndexScope, ScopeIndexState};
 use crate::tables::{artifacts, checkpoints, handoffs, interrupts, replicas, search, threads};
 use crate::{
-    Artifact, CheckpointRef, CommitReceipt, EmbeddingCounts, EmbeddingFailure, EventQuery, FactQuery,
+    Artifact, CheckpointRef, CommitReceipt, EmbeddingCounts, EmbeddingFailure, Error, EventQuery, FactQuery,
     HandoffFilter, HealthCheckDepth, ImportSource, IndexAnswer, IndexBacklog, IndexHit, ItemHit, ItemQuery,
     MeaningComparison, MemoryCounts, MemoryFact, NamespaceQuery, NotesRevision, NotesRevisionQuery,
     OTHER_DIMENSIONS, OutboxItem, OutboxQuery, QuestionEmbedder, QuestionMeaning, RankQuery, RankedMessage,
@@ -138,8 +138,8 @@ pub(crate) trait Engine: Send + Sync {
     fn database_time(&self) -> impl Future<Output = Result<Timestamp>> + Send;
 }
 
-/// Adds the scope to the index as far as [`SEARCH_BATCHES_MAX`] allows, and executes a query on the index. If a part of
-/// the scope is missing, the index is completed in the background.
+/// Adds the scope to the index as far as [`SEARCH_BATCHES_MAX`] and the space on the disk allow, and executes a query on
+/// the index. If a part of the scope is missing, the index is completed in the background.
 async fn query_index<E: Engine, T: Send + 'static>(
     engine: &E,
     scope: IndexScope,
@@ -201,7 +201,7 @@ async fn embed_question(
     Some(embedding.map(|embedding| QuestionMeaning { model: embedder.model().to_owned(), embedding }))
 }
 
-/// Adds the scope to the index as far as [`SEARCH_BATCHES_MAX`] allows.
+/// Adds the scope to the index as far as [`SEARCH_BATCHES_MAX`] and the space on the disk allow.
 async fn index_for_search<E: Engine>(engine: &E, scope: &Arc<IndexScope>) -> Result<ScopeIndexState> {
     // Most searches find the index up to date. They must not wait for a writer.
     let checked = Arc::clone(scope);
@@ -209,8 +209,12 @@ async fn index_for_search<E: Engine>(engine: &E, scope: &Arc<IndexScope>) -> Res
         return Ok(ScopeIndexState::Complete);
     }
     for _ in 0..SEARCH_BATCHES_MAX {
-        if engine.index_scope_batch(Arc::clone(scope)).await? == ScopeIndexState::Complete {
-            return Ok(ScopeIndexState::Complete);
+        match engine.index_scope_batch(Arc::clone(scope)).await {
+            Ok(ScopeIndexState::Incomplete) => {}
+            // What is indexed can be searched, and the answer tells how much is not. The update in the background logs the
+            // failure.
+            Err(Error::DiskFull { .. }) => break,
+            outcome => return outcome,
         }
     }
     Ok(ScopeIndexState::Incomplete)

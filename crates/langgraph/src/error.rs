@@ -2,6 +2,7 @@
 //! which is only logged.
 
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
 use agent::ErrorClass;
@@ -107,6 +108,22 @@ impl ApiError {
         Self { cause: Some(cause.into()), ..error }
     }
 
+    /// Returns a 507: the disk of the server is full. The path is not named.
+    fn disk_full() -> Self {
+        Self::new(StatusCode::INSUFFICIENT_STORAGE, "disk_full", "the disk of the server is full").with_hint(
+            "reading works; free some space on the server and try again, no partial write was kept",
+        )
+    }
+
+    /// Returns the error for a file of the server that could not be written: a 507 if its disk or quota is full, otherwise a
+    /// 500.
+    pub fn file_failure(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::disk_full(),
+            _ => Self::internal(error),
+        }
+    }
+
     /// Returns the error with a hint: one sentence about what the user can do.
     #[must_use]
     pub fn with_hint(self, hint: impl Into<String>) -> Self {
@@ -194,11 +211,7 @@ impl From<agent::Error> for ApiError {
             return Self::unavailable("the server is shutting down");
         }
         if error.is_disk_full() {
-            let full =
-                Self::new(StatusCode::INSUFFICIENT_STORAGE, "disk_full", "the disk of the server is full");
-            return full.with_hint(
-                "reading works; free some space on the server and try again, no partial write was kept",
-            );
+            return Self::disk_full();
         }
         if error.is_database_unavailable() {
             tracing::error!(error = %agent::redact(&ErrorChain(&error).to_string()), "failed to use the database");
@@ -255,10 +268,27 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_named_without_its_path() {
-        let error =
-            ApiError::from(agent::Error::from(journal::Error::DiskFull { path: "/srv/segue.db".into() }));
-        assert_eq!((error.status().as_u16(), error.code), (507, "disk_full"));
-        assert!(!error.detail().contains("/srv") && error.hint.unwrap().contains("free some space"));
+        let path = || std::path::PathBuf::from("/srv/segue");
+        for error in [
+            agent::Error::from(journal::Error::DiskFull { path: path() }),
+            agent::HomeError::Full { path: path() }.into(),
+        ] {
+            let error = ApiError::from(error);
+            assert_eq!((error.status().as_u16(), error.code), (507, "disk_full"));
+            assert!(!error.detail().contains("/srv") && error.hint.unwrap().contains("free some space"));
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_for_lack_of_space_is_reported_as_a_full_disk() {
+        for (kind, status, code) in [
+            (io::ErrorKind::StorageFull, 507, "disk_full"),
+            (io::ErrorKind::QuotaExceeded, 507, "disk_full"),
+            (io::ErrorKind::PermissionDenied, 500, "internal"),
+        ] {
+            let error = ApiError::file_failure(kind.into());
+            assert_eq!((error.status().as_u16(), error.code), (status, code), "{kind}");
+        }
     }
 
     #[test]

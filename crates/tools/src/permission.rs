@@ -26,7 +26,9 @@ pub use rule::{PermissionRule, RuleError};
 pub use rule_book::{Error, RuleBook, RuleScope, project_rules_path};
 pub(crate) use rule_suggestions::suggest_rules;
 pub use secret::looks_secret;
-pub(crate) use secret::{is_folder_name, secret_folders, secret_name_globs, secret_path_globs};
+pub(crate) use secret::{
+    is_folder_name, secret_folders, secret_name_globs, secret_path_globs, shared_folder_names,
+};
 
 /// Rules as settings hold them, `[permissions]`. `deny` is stronger than `ask`, and `ask` than `allow`; an `ask` that
 /// names only a tool yields to an `allow` that says what it is about.

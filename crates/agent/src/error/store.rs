@@ -51,7 +51,8 @@ pub(crate) fn advice(error: &journal::Error) -> ErrorAdvice {
         Error::PermissionDenied { .. } => ErrorClass::Store.with_hint("make the folder writable, or set SEGUE_HOME to one that is"),
         Error::Io { .. } => ErrorClass::Store.with_hint("check that the folder exists and that you can write to it"),
         Error::FileReplaced { .. } => ErrorClass::Store.with_hint(
-            "start segue again to use the file that is there now; everything acknowledged before is in the file that was there",
+            "before you start segue again, put back the database and its -wal file together if they still exist, under another name or \
+             in a backup: what was acknowledged may be only in them",
         ),
         Error::TooManyOpenFiles { .. } => ErrorClass::Store
             .with_hint("try again in a moment, or raise the limit of open files (`ulimit -n`) and start again"),

@@ -160,7 +160,7 @@ async fn receive_session<E: std::error::Error>(
     file: NamedTempFile,
     name: Option<String>,
 ) -> Result<ImportReport, ApiError> {
-    let written = write_chunks(chunks, file.reopen().map_err(ApiError::internal)?);
+    let written = write_chunks(chunks, file.reopen().map_err(ApiError::file_failure)?);
     tokio::time::timeout(SESSION_TIMEOUT, written).await.map_err(|_| upload_timeout())??;
     let name = sanitize_name(name.as_deref().unwrap_or("request body"));
     let (frames, cancel) = (FrameSender::default(), CancellationToken::new());
@@ -170,8 +170,8 @@ async fn receive_session<E: std::error::Error>(
 /// Creates a file for an upload, and deletes old files that a killed server left.
 fn create_upload_file(home: &Path) -> Result<NamedTempFile, ApiError> {
     let folder = home.join(UPLOADS_FOLDER);
-    std::fs::create_dir_all(&folder).map_err(ApiError::internal)?;
-    for entry in std::fs::read_dir(&folder).map_err(ApiError::internal)?.flatten() {
+    std::fs::create_dir_all(&folder).map_err(ApiError::file_failure)?;
+    for entry in std::fs::read_dir(&folder).map_err(ApiError::file_failure)?.flatten() {
         let modified = entry.metadata().and_then(|metadata| metadata.modified()).ok();
         let is_stale =
             modified.and_then(|modified_at| modified_at.elapsed().ok()).is_some_and(|age| age > STALE_AFTER);
@@ -180,7 +180,7 @@ fn create_upload_file(home: &Path) -> Result<NamedTempFile, ApiError> {
             let _ = std::fs::remove_file(entry.path());
         }
     }
-    NamedTempFile::new_in(folder).map_err(ApiError::internal)
+    NamedTempFile::new_in(folder).map_err(ApiError::file_failure)
 }
 
 /// Returns the error for an upload that stalled.
@@ -214,9 +214,9 @@ async fn write_chunks<E: std::error::Error>(
             return Err(ApiError::too_large(format!("the session is larger than {mebibytes_max} MiB"))
                 .with_hint("`segue import PATH` imports files of any size"));
         }
-        file.write_all(&chunk).await.map_err(ApiError::internal)?;
+        file.write_all(&chunk).await.map_err(ApiError::file_failure)?;
     }
-    file.flush().await.map_err(ApiError::internal)
+    file.flush().await.map_err(ApiError::file_failure)
 }
 
 #[cfg(test)]
@@ -249,6 +249,15 @@ mod tests {
         assert_eq!(whole.as_deref(), Ok("one two"));
         let broken = stream::iter([Err(io::Error::other("gone"))]);
         assert_eq!(write_to_file(chunks(&["one"]), broken).await, Err(StatusCode::BAD_REQUEST));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn an_upload_that_does_not_fit_on_the_disk_is_a_full_disk() {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let upload = stream::iter(chunks(&["one", "two"]));
+        let error = write_chunks(upload, full).await.unwrap_err();
+        assert_eq!(error.status(), StatusCode::INSUFFICIENT_STORAGE);
     }
 
     #[tokio::test(start_paused = true)]

@@ -318,3 +318,46 @@ impl Engine for SqliteStore {
         self.feed.clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::{AssistantId, Message, NewEvent, Thread, ThreadId};
+
+    use super::*;
+    use crate::{SearchQuery, Store, Write};
+
+    async fn append(store: &SqliteStore, thread_id: ThreadId, texts: impl Iterator<Item = String>) {
+        let now = Timestamp::now();
+        let events = texts.map(|text| NewEvent::from_message(&Message::human(text), now).unwrap()).collect();
+        let writes = vec![Write::Append { thread_id, events }];
+        store.commit(Transaction { fence: None, writes }).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_search_on_a_full_disk_finds_what_is_indexed() {
+        let store = SqliteStore::in_memory().unwrap();
+        let thread_id = ThreadId::generate();
+        let thread = Thread::blank(thread_id, AssistantId::default(), Timestamp::now());
+        let writes = vec![Write::CreateThread(thread)];
+        store.commit(Transaction { fence: None, writes }).await.unwrap();
+        append(&store, thread_id, std::iter::once("a heron".to_owned())).await;
+        let query = || SearchQuery { words: vec!["heron".to_owned()], limit: 10, ..SearchQuery::default() };
+        let answer = store.search(query()).await.unwrap();
+        assert_eq!((answer.hits.len(), answer.backlog.is_empty()), (1, true));
+        let word = |message: u32, number: u32| format!("heron{message}x{number}");
+        let text = |message| (0..200).map(|number| word(message, number)).collect::<Vec<_>>().join(" ");
+        append(&store, thread_id, (0..200).map(text)).await;
+        // The limit cannot be below the present size, so it becomes the present size.
+        store
+            .query_engine(|connection| {
+                let limit = connection.query_row("PRAGMA max_page_count = 1", [], |_| Ok(()));
+                limit.map_err(Error::from)
+            })
+            .await
+            .unwrap();
+        assert!(matches!(store.update_search_index().await, Err(Error::DiskFull { .. })));
+        let answer = store.search(query()).await.unwrap();
+        assert_eq!(answer.hits.len(), 1);
+        assert!(answer.backlog.messages > 0);
+    }
+}

@@ -139,9 +139,10 @@ impl SummarizationWorker {
     /// Works through the queue, oldest item first, and returns the completed transfers. Updates the search index at
     /// the end.
     ///
-    /// An item stays in the queue if its thread has an active run, or if its messages could not be summarized. A
-    /// failure of the model is reported as a notice; the next call tries again, and after three failures an offline
-    /// summary is made. A summary that was made but could not be stored stays in the item and is not made again.
+    /// An item stays in the queue if its thread has an active run, or if its messages could not be summarized. The reason
+    /// is logged with the thread. A failure of the model, and other processes that keep changing the thread, are
+    /// reported as a notice too; the next call tries again, and after three failures of the model an offline summary is
+    /// made. A summary that was made but could not be stored stays in the item and is not made again.
     ///
     /// When `cancel` is cancelled, the call ends after the current write and returns the transfers so far. Dropping the
     /// future is safe as well: each transfer is one transaction.
@@ -162,10 +163,12 @@ impl SummarizationWorker {
                 page.after = items.last().map(OutboxItem::cursor);
                 for item in items {
                     match self.summarize_item(item, &mut completed, RunScope { frames, cancel }).await {
-                        Ok(())
-                        | Err(SummarizationError::Busy { .. } | SummarizationError::Contended { .. }) => {}
+                        Ok(()) | Err(SummarizationError::Busy { .. }) => {}
                         Err(SummarizationError::Stopped) => break 'queue,
-                        Err(error) if error.is_model_failure() => {
+                        Err(error)
+                            if error.is_model_failure()
+                                || matches!(error, SummarizationError::Contended { .. }) =>
+                        {
                             let text = format!("failed to {error}; it is tried again later");
                             frames.send(Frame::Notice { text });
                         }
@@ -215,7 +218,10 @@ impl SummarizationWorker {
         let result = self.transfer_due_turns(transfer, &mut state, completed, scope).await;
         match &result {
             Ok(()) => self.summarization.trace_calls(&mut state).await?,
-            Err(error) => self.requeue_item(item, due, state, error).await?,
+            Err(error) => {
+                log_deferral(due.thread_id, error);
+                self.requeue_item(item, due, state, error).await?;
+            }
         }
         result
     }
@@ -354,6 +360,28 @@ impl SummarizationWorker {
     async fn commit(&self, writes: Vec<Write>) -> Result<(), SummarizationError> {
         self.summarization.store.commit(Transaction { fence: None, writes }).await?;
         Ok(())
+    }
+}
+
+/// Logs the reason why the messages of a thread stay in the queue. Other errors end the work on the queue, and the caller
+/// reports them.
+fn log_deferral(thread_id: ThreadId, error: &SummarizationError) {
+    match error {
+        // Not a failure: the run ends. A server with busy threads meets them in each round.
+        SummarizationError::Busy { .. } => {
+            tracing::info!(%thread_id, "the messages of the thread are summarized later: a run is active");
+        }
+        SummarizationError::NoSummary { .. }
+        | SummarizationError::Model(_)
+        | SummarizationError::TooManyTurns { .. }
+        | SummarizationError::Contended { .. } => {
+            tracing::warn!(%thread_id, %error, "failed to summarize the messages of the thread; it is tried again later");
+        }
+        SummarizationError::AwaitingDecision { .. }
+        | SummarizationError::Stopped
+        | SummarizationError::Prompt(_)
+        | SummarizationError::Json(_)
+        | SummarizationError::Journal(_) => {}
     }
 }
 

@@ -224,8 +224,11 @@ fn f6_without_a_working_model_turns_stay_pending_and_finally_get_an_offline_summ
     let sandbox = over_budget_sandbox(&server);
     assert_eq!(sandbox.run(&["run", "-c", "-p", "and now?"]).code, 0);
     assert_eq!(memory_stats(&sandbox)["due"], 1);
-    let output = sandbox.run(&["memory", "summarize"]);
+    let output = sandbox.run(&["memory", "summarize", "--log-level", "info"]);
     assert!(output.code == 0 && output.stderr.contains("it is tried again later"), "{output:?}");
+    let logged =
+        output.stderr.lines().find(|line| line.contains("failed to summarize the messages of the thread"));
+    assert!(logged.is_some_and(|line| line.contains("WARN") && line.contains("thread_id")), "{output:?}");
     let output: Vec<String> = (0..3).map(|_| sandbox.run(&["memory", "summarize"]).stdout).collect();
     assert!(output.concat().contains("summarized by the offline summary"), "{output:?}");
     assert_eq!(memory_stats(&sandbox)["due"], 0);

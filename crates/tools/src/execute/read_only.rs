@@ -10,7 +10,9 @@ mod tables;
 use std::path::{Path, PathBuf};
 
 use crate::execute::git::{self, ExpectedObjects};
-use crate::permission::{is_folder_name, looks_secret, secret_folders, secret_name_globs, secret_path_globs};
+use crate::permission::{
+    is_folder_name, looks_secret, secret_folders, secret_name_globs, secret_path_globs, shared_folder_names,
+};
 use crate::shell::{self, CommandLine, ShellRedirect, SimpleCommand};
 use crate::workspace::Workspace;
 use change_command::ChangeCommand;
@@ -212,8 +214,8 @@ fn ripgrep_exclusions() -> Vec<String> {
 /// Returns the options with which grep leaves out files of secrets. Its globs match names only, so it leaves out whole
 /// folders such as `.kube`.
 fn grep_exclusions() -> Vec<String> {
-    let names =
-        secret_name_globs().into_iter().map(|name| format!("--exclude={}", case_insensitive_glob(&name)));
+    let names = secret_name_globs().into_iter().chain(shared_folder_names().into_iter().map(str::to_owned));
+    let names = names.map(|name| format!("--exclude={}", case_insensitive_glob(&name)));
     let folders =
         secret_folders().into_iter().map(|name| format!("--exclude-dir={}", case_insensitive_glob(name)));
     names.chain(folders).collect()

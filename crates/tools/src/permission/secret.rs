@@ -13,7 +13,8 @@ use std::sync::LazyLock;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-/// Names of files that usually contain secrets, as globs over the file name. Matching ignores case.
+/// Names of files that usually contain secrets, as globs over the file name. Matching ignores case. A name that begins with
+/// a letter stands for the hidden file of this name too, so `rclone.conf` also means `.rclone.conf`.
 const SECRET_NAMES: &[&str] = &[
     // Environment files.
     "*.env",
@@ -56,6 +57,12 @@ const SECRET_NAMES: &[&str] = &[
     "id_ed25519[-_]*",
     "secring.*",
     "otr.private_key",
+    "deploy_key",
+    "deploy-key",
+    "*private[-_]key.txt",
+    "privatekey.txt",
+    "*.key.txt",
+    "*.pem.txt",
     "wallet.dat",
     // Infrastructure.
     "*.tfstate",
@@ -67,31 +74,45 @@ const SECRET_NAMES: &[&str] = &[
     "credentials.tfrc.json",
     "kubeconfig",
     "*.kubeconfig",
+    "*kubeconfig.yaml",
+    "*kubeconfig.yml",
     "*.publishsettings",
     "local.settings.json",
+    "appsettings.production.json",
     ".vault-token",
     ".vault_pass*",
     ".vault-pass*",
+    "vault_pass",
+    "vault_pass.txt",
+    "vault-pass",
+    "vault-pass.txt",
     "vault-password*",
     "vault_password*",
     ".dockercfg",
     ".dockerconfigjson",
     // Files that are named after their content.
     ".secrets",
-    ".secrets.toml",
-    ".secrets.json",
-    ".secrets.yml",
-    ".secrets.yaml",
     "secrets.yml",
     "secrets.yaml",
     "secrets.json",
     "secrets.toml",
     "secrets.ini",
     "secrets.properties",
+    "secrets.txt",
     "secret.yml",
     "secret.yaml",
     "secret.json",
     "secret.toml",
+    "secret.txt",
+    ".password",
+    ".passwords",
+    ".passwd",
+    "password.txt",
+    "passwords.txt",
+    "passwords.csv",
+    "api_key.txt",
+    "api-key.txt",
+    "apikey.txt",
     "credentials",
     "credentials.json",
     "credentials.toml",
@@ -101,12 +122,13 @@ const SECRET_NAMES: &[&str] = &[
     "credentials.ini",
     "credentials.csv",
     "credentials.db",
-    ".credentials",
-    ".credentials.json",
+    "credentials.txt",
     "*service-account*.json",
     "*service_account*.json",
     "*serviceaccount*.json",
     "*firebase-adminsdk*.json",
+    "gcp*key*.json",
+    "gcloud*key*.json",
     "client_secret*.json",
     "application_default_credentials.json",
     "access_tokens.db",
@@ -123,14 +145,23 @@ const SECRET_NAMES: &[&str] = &[
     ".my.cnf",
     ".mylogin.cnf",
     ".npmrc",
+    ".yarnrc",
+    ".yarnrc.yml",
     ".pypirc",
+    "pip.conf",
+    ".renviron",
     ".git-credentials",
     ".htpasswd",
     ".s3cfg",
+    ".s3curl",
     ".boto",
     ".databrickscfg",
     ".sentryclirc",
     ".msmtprc",
+    ".fetchmailrc",
+    ".muttrc",
+    ".claude.json",
+    ".mcp.json",
     ".smbcredentials",
     "rclone.conf",
     "sftp-config.json",
@@ -141,12 +172,17 @@ const SECRET_NAMES: &[&str] = &[
     // Histories of shells and databases.
     ".*_history",
     "fish_history",
+    ".viminfo",
 ];
+/// Names of files that usually contain secrets if no folder is before them, so in the workspace itself. In other folders
+/// they are ordinary files, such as translations. The globs for other programs don't contain these names.
+const TOP_NAMES: &[&str] = &["auth.json"];
 /// Paths of files that usually contain secrets although their name alone does not tell, as globs over the folders and
-/// the file name at the end of a path. Matching ignores case.
+/// the file name at the end of a path. Matching ignores case. Their folders contain the files of one tool and of one user.
 const SECRET_PATHS: &[&str] = &[
     ".aws/config",
     ".codex/auth.json",
+    ".composer/auth.json",
     ".config/doctl/config.yaml",
     ".config/gh/hosts.yml",
     ".config/glab-cli/config.yml",
@@ -156,10 +192,25 @@ const SECRET_PATHS: &[&str] = &[
     ".git/config.worktree",
     ".git/modules/*/config",
     ".gnupg/*",
+    ".gradle/gradle.properties",
     ".kube/config",
     ".m2/settings-security.xml",
     ".m2/settings.xml",
+    ".nuget/nuget.config",
+    ".snowflake/config.toml",
+    ".snowflake/connections.toml",
     ".ssh/*",
+];
+/// Like [`SECRET_PATHS`], for files in folders that contain ordinary files of a repository too.
+const SHARED_FOLDER_PATHS: &[&str] = &[
+    ".circleci/cli.yml",
+    ".config/hub",
+    "etc/gshadow",
+    "etc/shadow",
+    "group_vars/**/vault.yaml",
+    "group_vars/**/vault.yml",
+    "host_vars/**/vault.yaml",
+    "host_vars/**/vault.yml",
 ];
 /// Names of [`SECRET_NAMES`] that source folders have too. A program that would leave out such a folder gets
 /// [`FOLDER_NAME_PATHS`] instead.
@@ -171,39 +222,87 @@ const FOLDER_NAME_PATHS: &[&str] =
 const OPEN_ENVIRONMENT_GLOB: &str = ".env.*";
 /// Endings of names of example files, which contain no secrets although their name matches a glob.
 const EXAMPLE_SUFFIXES: &[&str] = &[".example", ".sample", ".template", ".dist"];
+/// Endings that editors, tools and people add to the name of a file for a copy of it. The copy contains what the file
+/// contained.
+const BACKUP_SUFFIXES: &[&str] = &["~", ".backup", ".bak", ".copy", ".old", ".orig", ".save", ".swp", ".tmp"];
 /// Ending of names of public keys.
 const PUBLIC_KEY_SUFFIX: &str = ".pub";
 /// Files in the folders of [`SECRET_PATHS`] that contain public keys only.
 const PUBLIC_NAMES: &[&str] = &["known_hosts", "known_hosts.old", "authorized_keys"];
 
-/// The compiled globs of [`SECRET_NAMES`].
-static NAME_GLOBS: LazyLock<GlobSet> = LazyLock::new(|| compile_globs(SECRET_NAMES, ""));
-/// The compiled globs of [`SECRET_PATHS`].
-static PATH_GLOBS: LazyLock<GlobSet> = LazyLock::new(|| compile_globs(SECRET_PATHS, "**/"));
+/// The compiled globs of [`SECRET_NAMES`], with their hidden forms.
+static NAME_GLOBS: LazyLock<GlobSet> = LazyLock::new(|| compile_globs(name_globs(), ""));
+/// The compiled globs of [`SECRET_PATHS`] and [`SHARED_FOLDER_PATHS`].
+static PATH_GLOBS: LazyLock<GlobSet> =
+    LazyLock::new(|| compile_globs(SECRET_PATHS.iter().chain(SHARED_FOLDER_PATHS), "**/"));
 
 /// Returns whether the path suggests that the file contains secrets: its name, or its name together with the folders
-/// before it. `path` may be relative.
+/// before it. `path` may be relative. A backup copy is judged like the file of which it is a copy.
 pub fn looks_secret(path: &Path) -> bool {
     let Some(name) = path.file_name() else { return false };
     let text = name.to_string_lossy().to_ascii_lowercase();
+    let original = original_name(&text);
     // `./a//b` becomes `./a/b`, as the globs expect it.
     let path: PathBuf = path.components().collect();
-    let is_public = EXAMPLE_SUFFIXES.iter().any(|end| text.ends_with(end))
-        || text.ends_with(PUBLIC_KEY_SUFFIX)
-        || PUBLIC_NAMES.contains(&text.as_str());
-    !is_public && (NAME_GLOBS.is_match(Path::new(name)) || PATH_GLOBS.is_match(&path))
+    let is_public = EXAMPLE_SUFFIXES.iter().any(|end| original.ends_with(end))
+        || original.ends_with(PUBLIC_KEY_SUFFIX)
+        || PUBLIC_NAMES.contains(&original);
+    !is_public && (matches_globs(&path) || matches_globs(&path.with_file_name(original)))
+}
+
+/// Returns whether a path, of which the last component is a file name, matches one of the tables.
+fn matches_globs(path: &Path) -> bool {
+    let is_at_top = path.parent().is_none_or(|folder| folder == Path::new("") || folder == Path::new("."));
+    path.file_name().is_some_and(|name| {
+        NAME_GLOBS.is_match(name)
+            || is_at_top && TOP_NAMES.iter().any(|top_name| name.eq_ignore_ascii_case(top_name))
+    }) || PATH_GLOBS.is_match(path)
+}
+
+/// Returns the name without [`BACKUP_SUFFIXES`] at its end.
+fn original_name(mut name: &str) -> &str {
+    let shorter = |name: &str| -> Option<usize> {
+        let suffix = BACKUP_SUFFIXES.iter().find(|suffix| name.ends_with(**suffix))?;
+        Some(name.len() - suffix.len()).filter(|length| *length > 0)
+    };
+    while let Some(length) = shorter(name) {
+        name = &name[..length];
+    }
+    name
+}
+
+/// Returns the globs of [`SECRET_NAMES`], each followed by the glob of the hidden file of the same name if it begins with
+/// a letter.
+fn name_globs() -> impl Iterator<Item = String> {
+    SECRET_NAMES.iter().flat_map(|name| {
+        let hidden = name.starts_with(|first: char| first.is_ascii_lowercase()).then(|| format!(".{name}"));
+        std::iter::once((*name).to_owned()).chain(hidden)
+    })
 }
 
 /// Returns globs over file names for programs that can leave out files by their name. They match in one case only, and
 /// they don't match environment files of examples.
+///
+/// They match backup copies of all files: globs for the copies of each name would together be longer than one argument of
+/// a program may be on Linux (128 KiB).
 pub(crate) fn secret_name_globs() -> Vec<String> {
-    let names = SECRET_NAMES.iter().filter(|name| **name != OPEN_ENVIRONMENT_GLOB);
-    names.map(|name| (*name).to_owned()).chain(environment_globs()).collect()
+    let names = name_globs().filter(|name| name != OPEN_ENVIRONMENT_GLOB);
+    let backups = BACKUP_SUFFIXES.iter().map(|suffix| format!("*{suffix}"));
+    names.chain(environment_globs()).chain(backups).collect()
 }
 
 /// Returns globs over the ends of paths that complete [`secret_name_globs`].
 pub(crate) fn secret_path_globs() -> impl Iterator<Item = &'static str> {
-    SECRET_PATHS.iter().chain(FOLDER_NAME_PATHS).copied()
+    SECRET_PATHS.iter().chain(SHARED_FOLDER_PATHS).chain(FOLDER_NAME_PATHS).copied()
+}
+
+/// Returns the names of the files of [`SHARED_FOLDER_PATHS`], for programs that can leave out files only by name. Such a
+/// program leaves out files with these names in all folders.
+pub(crate) fn shared_folder_names() -> Vec<&'static str> {
+    let mut names: Vec<_> = SHARED_FOLDER_PATHS.iter().filter_map(|path| path.rsplit('/').next()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 /// Returns whether a glob of [`secret_name_globs`] may also match a source folder. [`secret_path_globs`] contains the
@@ -248,10 +347,10 @@ fn environment_globs() -> Vec<String> {
 }
 
 /// Compiles globs with `prefix` before each of them.
-fn compile_globs(globs: &[&str], prefix: &str) -> GlobSet {
+fn compile_globs(globs: impl IntoIterator<Item = impl AsRef<str>>, prefix: &str) -> GlobSet {
     let mut set = GlobSetBuilder::new();
     for glob in globs {
-        let glob = GlobBuilder::new(&format!("{prefix}{glob}"))
+        let glob = GlobBuilder::new(&format!("{prefix}{}", glob.as_ref()))
             .case_insensitive(true)
             .literal_separator(true)
             .build()

@@ -25,6 +25,17 @@ async fn frame_tokens(agent: &agent::Agent) -> u64 {
 }
 
 #[tokio::test]
+async fn a_report_about_the_context_needs_no_lease_and_writes_no_lock_file() {
+    let (environment, server) = (TestEnvironment::new(), good_server());
+    let agent = agent_of(&environment, &server, (200_000, ""));
+    let thread = filled_thread(&agent, 300).await;
+    // A file in the place of the folder of the locks lets each attempt to take a lease fail, as a full disk does.
+    std::fs::write(environment.home().root().join("processes"), "").unwrap();
+    let report = agent.threads().context_report(thread).await.unwrap();
+    assert!(report.parts.iter().any(|part| part.name == "tools" && part.tokens > 0), "{report:?}");
+}
+
+#[tokio::test]
 async fn l6_a_small_window_never_blocks_a_conversation() {
     let environment = TestEnvironment::new();
     let server = good_server();

@@ -48,6 +48,11 @@ impl DatabasePath {
                 Error::PermissionDenied { path }
             }
             ErrorCode::DiskFull => Error::DiskFull { path },
+            // SQLite could not enlarge the index of the write-ahead log (-shm), which it does when it opens a database. It
+            // does not report the cause. On an intact disk, only a lack of space lets that fail.
+            ErrorCode::SystemIoFailure if code.extended_code == ffi::SQLITE_IOERR_SHMSIZE => {
+                Error::DiskFull { path }
+            }
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Error::Corrupt { path, reason: reason() },
             ErrorCode::SystemIoFailure => {
                 Error::Io { path, source: std::io::Error::other(format!("{}: {code}", reason())) }
@@ -97,6 +102,7 @@ mod tests {
         check(ffi::SQLITE_CANTOPEN, "PermissionDenied");
         check(ffi::SQLITE_PERM, "PermissionDenied");
         check(ffi::SQLITE_FULL, "DiskFull");
+        check(ffi::SQLITE_IOERR_SHMSIZE, "DiskFull");
         check(ffi::SQLITE_CORRUPT, "Corrupt");
         check(ffi::SQLITE_CORRUPT_INDEX, "Corrupt");
         check(ffi::SQLITE_NOTADB, "Corrupt");

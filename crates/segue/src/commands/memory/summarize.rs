@@ -69,8 +69,8 @@ pub(crate) async fn run(context: &CommandContext) -> CommandResult {
             (false, true, 0) => context.screen.print_line("Nothing is due.")?,
             (false, false, 0) => {}
             (false, _, _) => context.print_notice(&format!(
-                "{threads} {verb} still due: a run is active there, a decision is pending, or summarizing failed. It is \
-                 tried again later."
+                "{threads} {verb} still due: a run is active there, a decision is pending, or summarizing failed. \
+                 `--log-level info` shows the reason. It is tried again later."
             )),
         }
     }

@@ -80,6 +80,45 @@ const SECRET_PATHS_TABLE: &[&str] = &[
     "local.settings.json",
     ".bash_history",
     ".psql_history",
+    ".env~",
+    ".env.bak~",
+    ".pgpass.bak",
+    ".npmrc.bak",
+    "tls.key.old",
+    "key.pem.txt",
+    ".kube/config.bak",
+    ".git-credentials.orig",
+    ".id_rsa.swp",
+    ".password",
+    "passwords.txt",
+    "Password.txt",
+    "secret.txt",
+    "vault_pass.txt",
+    ".rclone.conf",
+    ".token.json",
+    "kubeconfig.yaml",
+    "home/.gradle/gradle.properties",
+    ".yarnrc.yml",
+    ".composer/auth.json",
+    ".claude.json",
+    ".mcp.json",
+    ".pip/pip.conf",
+    ".nuget/NuGet.Config",
+    ".snowflake/config.toml",
+    "group_vars/all/vault.yml",
+    "deploy/host_vars/vault.yaml",
+    ".s3curl",
+    ".fetchmailrc",
+    ".muttrc",
+    ".config/hub",
+    ".circleci/cli.yml",
+    "appsettings.Production.json",
+    "gcp-key.json",
+    "deploy_key",
+    "private-key.txt",
+    ".Renviron",
+    ".viminfo",
+    "etc/shadow",
 ];
 /// Paths that suggest no secrets.
 const ORDINARY_PATHS: &[&str] = &[
@@ -143,6 +182,32 @@ const ORDINARY_PATHS: &[&str] = &[
     "pkg/kubeconfig/load.go",
     "vault.rs",
     "passwords.rs",
+    "src/auth.ts",
+    "password_reset.py",
+    "passwords.md",
+    "secret_garden.txt",
+    "api_keys.md",
+    "src/private_key.rs",
+    "deploy_keys.go",
+    "gradle.properties",
+    "android/gradle.properties",
+    "NuGet.Config",
+    "snowflake/config.toml",
+    ".circleci/config.yml",
+    "hub/client.go",
+    "etc/hosts",
+    "shadow.css",
+    "group_vars/all/main.yml",
+    "appsettings.json",
+    "appsettings.Development.json",
+    "gcp.go",
+    "pip.rs",
+    "kubeconfig.go",
+    "yarn.lock",
+    "mcp.rs",
+    "src/backup.rs",
+    "old.txt",
+    "a/.config/starship.toml",
 ];
 
 #[test]
@@ -156,10 +221,38 @@ fn k4_names_of_secret_files_are_recognized() {
 }
 
 #[test]
+fn k4_a_backup_copy_is_judged_like_its_file() {
+    for suffix in BACKUP_SUFFIXES {
+        for (name, expected) in [
+            ("secrets.yml", true),
+            ("home/.aws/config", true),
+            ("src/main.rs", false),
+            (".env.example", false),
+            ("id_rsa.pub", false),
+            ("locales/en/auth.json", false),
+        ] {
+            for copy in [format!("{name}{suffix}"), format!("{name}{suffix}{suffix}")] {
+                assert_eq!(looks_secret(Path::new(&copy)), expected, "{copy}");
+            }
+        }
+        assert!(!looks_secret(Path::new(suffix)), "{suffix}");
+    }
+}
+
+#[test]
+fn k4_a_login_of_composer_in_the_workspace_is_no_translation() {
+    for (path, expected) in
+        [("auth.json", true), ("./Auth.json", true), ("auth.json.bak", true), ("en/auth.json", false)]
+    {
+        assert_eq!(looks_secret(Path::new(path)), expected, "{path}");
+    }
+}
+
+#[test]
 fn k4_other_programs_leave_out_the_paths_that_look_secret_and_no_ordinary_ones() {
     let name_globs = secret_name_globs();
-    let names = compile_globs(&name_globs.iter().map(String::as_str).collect::<Vec<_>>(), "**/");
-    let paths = compile_globs(&secret_path_globs().collect::<Vec<_>>(), "**/");
+    let names = compile_globs(&name_globs, "**/");
+    let paths = compile_globs(secret_path_globs(), "**/");
     let is_left_out = |path: &str| names.is_match(path) || paths.is_match(path);
     for path in SECRET_PATHS_TABLE.iter().filter(|path| !path.contains("//")) {
         assert!(is_left_out(path), "{path}");
@@ -168,6 +261,8 @@ fn k4_other_programs_leave_out_the_paths_that_look_secret_and_no_ordinary_ones()
     for path in ORDINARY_PATHS.iter().filter(|path| !path.contains("id_") && !path.starts_with(".ssh")) {
         assert!(!is_left_out(path), "{path}");
     }
+    // Backup copies of ordinary files are left out too.
+    assert!(is_left_out("src/main.rs.orig") && !looks_secret(Path::new("src/main.rs.orig")));
     assert!(name_globs.iter().all(|glob| !glob.contains(['{', '/'])), "every program understands the globs");
     for name in FOLDER_NAMES {
         assert!(FOLDER_NAME_PATHS.iter().any(|path| path.ends_with(&format!("/{name}"))), "{name}");
@@ -178,8 +273,7 @@ fn k4_other_programs_leave_out_the_paths_that_look_secret_and_no_ordinary_ones()
 proptest! {
     #[test]
     fn k4_the_globs_of_environment_files_leave_out_examples_only(end in "[a-z.]{0,4}(example|sample|template|dist|[.eltmpasx]{0,9})") {
-        let globs = environment_globs();
-        let globs = compile_globs(&globs.iter().map(String::as_str).collect::<Vec<_>>(), "");
+        let globs = compile_globs(environment_globs(), "");
         let name = format!(".env.{end}");
         let is_example = EXAMPLE_SUFFIXES.iter().any(|suffix| name.ends_with(suffix));
         prop_assert_eq!(globs.is_match(&name), !is_example && !end.is_empty(), "{}", name);

@@ -333,7 +333,10 @@ impl EventPageReader<'_> {
             && events.len() < self.query.limit
         {
             events = match *group {
-                [(after, before)] => self.read_range(SeqBounds { after, before }, events)?,
+                [(after, before)] => {
+                    let direction = if self.query.after.is_some() { "ASC" } else { "DESC" };
+                    self.select_events(direction, SeqBounds { after, before }, events)?
+                }
                 _ => self.select_events_of_ranges(group, events)?,
             };
             remaining = rest;

@@ -46,6 +46,8 @@ async fn b7_a_page_of_a_thread_with_many_rewinds_takes_few_round_trips() {
         (EventQuery { after: Some(98), before: Some(110), ..newest(50) }, &visible[33..37]),
         (EventQuery { after: Some(REWINDS * 3), ..newest(5) }, &[]),
     ] {
+        // After the first read the connection has the statements prepared.
+        store.events(thread_id, query.clone()).await.unwrap();
         let _ = recorder.take_statements();
         let events = store.events(thread_id, query.clone()).await.unwrap();
         let statements = recorder.take_statements();

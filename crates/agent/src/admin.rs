@@ -12,7 +12,7 @@ mod tracing;
 
 use std::sync::Arc;
 
-use journal::{PoolStatistics, PostgresStore};
+use journal::{EventVerification, PoolStatistics, PostgresStore};
 use model::prices::{self, Price};
 use protocol::Usage;
 use user_hooks::HookDispatcher;
@@ -53,6 +53,15 @@ impl AdminService<'_> {
     /// Fails if a file was deleted or replaced. What this process writes is lost then, and is not acknowledged.
     pub fn check_database(self) -> crate::Result<()> {
         Ok(self.agent.store.check_database()?)
+    }
+
+    /// Compares a batch of the events of all threads with their checksums: at most `limit` of those that were stored after
+    /// `position`, which is 0 for the first.
+    ///
+    /// # Errors
+    /// Fails if the limit is zero or too large, or if the journal fails.
+    pub async fn verify_events(self, position: u64, limit: usize) -> crate::Result<EventVerification> {
+        Ok(self.agent.journal.verify_events(position, limit).await?)
     }
 
     /// Returns the price of a model's tokens in US dollars; `None` if the price is unknown. Configured prices

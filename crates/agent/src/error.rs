@@ -174,6 +174,11 @@ impl Error {
         matches!(self, Self::Journal(journal::Error::FileReplaced { .. }))
     }
 
+    /// Returns whether a stored event is damaged. Its content is not served.
+    pub const fn is_event_damaged(&self) -> bool {
+        matches!(self, Self::Journal(journal::Error::DamagedEvent { .. }))
+    }
+
     /// Returns whether a run stopped between two steps because this process is shutting down.
     pub const fn is_halted(&self) -> bool {
         matches!(self, Self::Run(RunError::Runtime(runtime::Error::ShuttingDown)))

@@ -21,7 +21,7 @@ pub use admin::AdminService;
 pub use admin::doctor::{CheckStatus, DoctorCheck};
 pub use admin::error::AdminError;
 pub use admin::graph_shape::{GraphEdge, GraphShape, GraphVertex};
-pub use admin::maintenance::backup_path;
+pub use admin::maintenance::{backup_path, salvage_database};
 pub use admin::tools::ToolInfo;
 pub use agent::{Agent, AgentSettings, EnvironmentAccess, RunLimitOverrides};
 pub use assembly::models::{ModelStatus, ProviderStatus};
@@ -79,10 +79,13 @@ pub use handoff::{
     CoverageCounts, HandoffStatistics, MessageUse, MessageUseCounts, OutcomeStatistics, PartsEstimate,
     UNDECIDED_NOTE, add_rule, count_coverage, count_message_uses, edited_markdown, show_assistant_name,
 };
-pub use journal::copy::{BackupReport, CopyOutcome, CopyPhase, CopyReport, SchemaMigration, TableChecksum};
+pub use journal::copy::{
+    BackupReport, CopyOutcome, CopyPhase, CopyReport, LostEvents, LostRows, SalvageReport, SchemaMigration,
+    TableChecksum,
+};
 pub use journal::view::{
-    ArchiveMarker, AuditEntry, CompactionFailedEntry, CompactionUndoneEntry, HistoryEntry, HistoryItem,
-    ImportedBoundaryEntry, SummaryMarker, ToolCallHeader, page_entry,
+    ArchiveMarker, AuditEntry, CompactionFailedEntry, CompactionUndoneEntry, DamagedEntry, HistoryEntry,
+    HistoryItem, ImportedBoundaryEntry, SummaryMarker, ToolCallHeader, page_entry,
 };
 pub use journal::{ARTIFACT_BYTES_MAX, Artifact, PoolStatistics, ThreadSize, box_future};
 pub use journal::{AllThreadsSubscription, CommitFeed, ThreadSubscription};

@@ -1,4 +1,5 @@
-//! Copies of whole journals: every row from one database into another, between any two engines, and backups. This
+//! Copies of whole journals: every row from one database into another, between any two engines, backups, and the salvage of
+//! damaged files. This
 //! module knows how rows are stored, but not what they mean. The search index of the target is built from its rows.
 //!
 //! A copy reads one snapshot of its source, while other processes may keep writing to it. Later changes are detected,
@@ -12,6 +13,7 @@ mod copy_rows;
 mod databases;
 mod finish;
 mod rows;
+mod salvage;
 mod shrink;
 mod source_changes;
 mod tables;
@@ -33,6 +35,7 @@ use crate::{Error, Result};
 pub use self::backup::{BackupReport, backup};
 pub(crate) use self::copy_marker::check_copy_complete;
 pub use self::databases::JournalLocation;
+pub use self::salvage::{LostEvents, LostRows, SalvageReport, salvage};
 pub use self::shrink::shrink;
 
 /// A callback that receives the progress of a copy and decides whether it continues.

@@ -22,20 +22,20 @@ use serde_json::{Map, Value};
 use self::sql::SqlConnection;
 use crate::commit_feed::CommitFeed;
 use crate::commit_feed::local::LocalCommitFeed;
-use crate::tables::events::{self, rewinds};
+use crate::tables::events::{self, rewinds, verification};
 use crate::tables::keyed_rows::{self, api_keys};
 use crate::tables::memory::{facts, items, revisions, summaries, turns};
 use crate::tables::runs::{self, claims, feedback, requests};
 use crate::tables::search::{IndexScope, ScopeIndexState};
 use crate::tables::{artifacts, checkpoints, handoffs, interrupts, replicas, search, threads};
 use crate::{
-    Artifact, CheckpointRef, CommitReceipt, EmbeddingCounts, EmbeddingFailure, Error, EventQuery, FactQuery,
-    HandoffFilter, HealthCheckDepth, ImportSource, IndexAnswer, IndexBacklog, IndexHit, ItemHit, ItemQuery,
-    MeaningComparison, MemoryCounts, MemoryFact, NamespaceQuery, NotesRevision, NotesRevisionQuery,
-    OTHER_DIMENSIONS, OutboxItem, OutboxQuery, QuestionEmbedder, QuestionMeaning, RankQuery, RankedMessage,
-    Replica, Result, RunFilter, SearchQuery, Store, StoreHealth, StoreScope, StoredSummary, SummaryQuery,
-    SupersededVisibility, ThreadFilter, ThreadSize, Transaction, TurnQuery, UnclaimedRunsQuery,
-    UnembeddedBatch, WordMatchMode,
+    Artifact, CheckpointRef, CommitReceipt, EmbeddingCounts, EmbeddingFailure, Error, EventQuery,
+    EventVerification, FactQuery, HandoffFilter, HealthCheckDepth, ImportSource, IndexAnswer, IndexBacklog,
+    IndexHit, ItemHit, ItemQuery, MeaningComparison, MemoryCounts, MemoryFact, NamespaceQuery, NotesRevision,
+    NotesRevisionQuery, OTHER_DIMENSIONS, OutboxItem, OutboxQuery, QuestionEmbedder, QuestionMeaning,
+    RankQuery, RankedMessage, Replica, Result, RunFilter, SearchQuery, Store, StoreHealth, StoreScope,
+    StoredSummary, SummaryQuery, SupersededVisibility, ThreadFilter, ThreadSize, Transaction, TurnQuery,
+    UnclaimedRunsQuery, UnembeddedBatch, WordMatchMode,
 };
 
 /// Maximum number of batches that a search adds to the index before it answers. A batch has at most 500 messages, so four
@@ -278,6 +278,10 @@ impl<E: Engine> Store for E {
         }
         self.read(ReadSize::for_limit(query.limit), move |db| events::thread_page(db, thread_id, &query))
             .await
+    }
+
+    async fn verify_events(&self, position: u64, limit: usize) -> Result<EventVerification> {
+        self.read(ReadSize::LargeStatement, move |db| verification::verify_batch(db, position, limit)).await
     }
 
     async fn messages_after(&self, thread_id: ThreadId, seq: Seq) -> Result<u64> {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use protocol::{HandoffId, HandoffStatus, IdError, InterruptId, RunId, RunStatus, ThreadId};
+use protocol::{HandoffId, HandoffStatus, IdError, InterruptId, RunId, RunStatus, Seq, ThreadId};
 
 /// The `what` of a conflict about the newest checkpoint of a thread.
 const NEWEST_CHECKPOINT: &str = "checkpoint of thread";
@@ -102,6 +102,28 @@ pub enum Error {
         path: PathBuf,
         /// The problem that was found.
         reason: String,
+    },
+    /// The stored form of an event has changed since it was stored, or cannot be read. Its text is not served.
+    #[error("read event {seq} of thread {thread_id}: its stored form is damaged")]
+    DamagedEvent {
+        /// The thread.
+        thread_id: ThreadId,
+        /// The seq of the event.
+        seq: Seq,
+    },
+    /// The write-ahead log has fewer frames than it had: transactions that were acknowledged cannot be read. Nothing was
+    /// changed.
+    #[error(
+        "read {}: its write-ahead log (-wal) is damaged: {frames} of {expected} frames can be read, so acknowledged transactions are lost",
+        path.display()
+    )]
+    LostTransactions {
+        /// The path of the database.
+        path: PathBuf,
+        /// Number of frames that can be read.
+        frames: u32,
+        /// Number of frames that the log had.
+        expected: u32,
     },
     /// Another process held a lock on the database, or on a row, for longer than the wait.
     #[error("write {}: another process has locked it", path.display())]
@@ -230,7 +252,15 @@ impl Error {
 
     /// Returns whether stored data is damaged. The damage may concern only the row that was read.
     pub const fn is_corruption(&self) -> bool {
-        matches!(self, Self::Corrupt { .. } | Self::Json(_) | Self::Id(_) | Self::Malformed(_))
+        matches!(
+            self,
+            Self::Corrupt { .. }
+                | Self::DamagedEvent { .. }
+                | Self::LostTransactions { .. }
+                | Self::Json(_)
+                | Self::Id(_)
+                | Self::Malformed(_)
+        )
     }
 
     /// Returns whether the same call may succeed later without any other change.

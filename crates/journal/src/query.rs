@@ -4,6 +4,7 @@ pub(crate) mod embeddings;
 pub(crate) mod items;
 pub(crate) mod memory;
 pub(crate) mod outbox;
+pub(crate) mod verification;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -13,6 +14,8 @@ use protocol::{
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
+
+use crate::DamageHandling;
 
 use self::embeddings::MeaningComparison;
 
@@ -53,6 +56,8 @@ pub struct EventQuery {
     pub types: Vec<EventType>,
     /// The visibility of superseded events.
     pub superseded: SupersededVisibility,
+    /// The handling of damaged events.
+    pub damage: DamageHandling,
     /// Maximum number of events, from 1 to [`crate::PAGE_ROWS_MAX`].
     pub limit: usize,
 }
@@ -66,6 +71,7 @@ impl EventQuery {
             categories: Vec::new(),
             types: Vec::new(),
             superseded: SupersededVisibility::Hidden,
+            damage: DamageHandling::Refuse,
             limit,
         }
     }
@@ -566,6 +572,8 @@ pub struct StoreHealth {
     pub threads: u64,
     /// Number of events.
     pub events: u64,
+    /// Number of events without a checksum, as far as an integrity check counted them. An earlier version stored them.
+    pub unchecked_events: u64,
     /// Size of the database in bytes.
     pub bytes: u64,
     /// Problems that an integrity check found; empty if there are none.

@@ -25,11 +25,11 @@ use serde_json::{Map, Value};
 use self::owner_prefix::OwnerPrefix;
 use self::scope_cache::ScopeCache;
 use crate::{
-    Artifact, CheckpointRef, CommitFeed, CommitReceipt, EmbeddingCounts, EventQuery, FactQuery,
-    HandoffFilter, HealthCheckDepth, HitLocation, ImportSource, IndexAnswer, IndexBacklog, IndexHit, ItemHit,
-    ItemQuery, LocalCommitFeed, MemoryCounts, MemoryFact, NamespaceQuery, NotesRevision, NotesRevisionQuery,
-    OutboxItem, OutboxQuery, PAGE_ROWS_MAX, QuestionEmbedder, RankQuery, RankedMessage, Replica, Result,
-    RunFilter, SearchQuery, Store, StoreHealth, StoreScope, StoredSummary, SummaryQuery,
+    Artifact, CheckpointRef, CommitFeed, CommitReceipt, EmbeddingCounts, EventQuery, EventVerification,
+    FactQuery, HandoffFilter, HealthCheckDepth, HitLocation, ImportSource, IndexAnswer, IndexBacklog,
+    IndexHit, ItemHit, ItemQuery, LocalCommitFeed, MemoryCounts, MemoryFact, NamespaceQuery, NotesRevision,
+    NotesRevisionQuery, OutboxItem, OutboxQuery, PAGE_ROWS_MAX, QuestionEmbedder, RankQuery, RankedMessage,
+    Replica, Result, RunFilter, SearchQuery, Store, StoreHealth, StoreScope, StoredSummary, SummaryQuery,
     SupersededVisibility, ThreadFilter, ThreadSize, Transaction, TurnQuery, UnclaimedRunsQuery,
     UnembeddedBatch,
 };
@@ -208,6 +208,10 @@ impl Store for ScopedStore {
 
     async fn events(&self, thread_id: ThreadId, query: EventQuery) -> Result<Vec<Event>> {
         self.inner.events(self.thread_in_scope(thread_id).await?, query).await
+    }
+
+    async fn verify_events(&self, _position: u64, _limit: usize) -> Result<EventVerification> {
+        Ok(EventVerification::default())
     }
 
     async fn messages_after(&self, thread_id: ThreadId, seq: Seq) -> Result<u64> {

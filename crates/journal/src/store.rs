@@ -14,12 +14,12 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    Artifact, CheckpointRef, CommitFeed, EmbeddingCounts, EventQuery, FactQuery, HandoffFilter,
-    HealthCheckDepth, ImportSource, IndexAnswer, IndexBacklog, IndexHit, ItemHit, ItemQuery, LocalCommitFeed,
-    MemoryCounts, MemoryFact, NamespaceQuery, NotesRevision, NotesRevisionQuery, OutboxItem, OutboxQuery,
-    QuestionEmbedder, RankQuery, RankedMessage, Replica, Result, RunFilter, SearchQuery, StoreHealth,
-    StoredSummary, SummaryQuery, SupersededVisibility, ThreadFilter, TurnQuery, UnclaimedRunsQuery,
-    UnembeddedBatch, Write,
+    Artifact, CheckpointRef, CommitFeed, EmbeddingCounts, EventQuery, EventVerification, FactQuery,
+    HandoffFilter, HealthCheckDepth, ImportSource, IndexAnswer, IndexBacklog, IndexHit, ItemHit, ItemQuery,
+    LocalCommitFeed, MemoryCounts, MemoryFact, NamespaceQuery, NotesRevision, NotesRevisionQuery, OutboxItem,
+    OutboxQuery, QuestionEmbedder, RankQuery, RankedMessage, Replica, Result, RunFilter, SearchQuery,
+    StoreHealth, StoredSummary, SummaryQuery, SupersededVisibility, ThreadFilter, TurnQuery,
+    UnclaimedRunsQuery, UnembeddedBatch, Write,
 };
 
 /// Writes that are applied together or not at all.
@@ -122,6 +122,10 @@ pub trait Store: Send + Sync {
     /// last events before `before`, or the last of all. Both bounds can be combined. A thread that does not exist has
     /// no events.
     async fn events(&self, thread_id: ThreadId, query: EventQuery) -> Result<Vec<Event>>;
+
+    /// Compares events of all threads with their checksums, in the order in which they were stored: at most `limit` of those
+    /// after `position`, which is 0 for the first. A [`crate::ScopedStore`] verifies none.
+    async fn verify_events(&self, position: u64, limit: usize) -> Result<EventVerification>;
 
     /// Returns the number of visible messages that a rewind to `seq` would supersede.
     async fn messages_after(&self, thread_id: ThreadId, seq: Seq) -> Result<u64>;

@@ -13,7 +13,7 @@ use protocol::{Event, EventType, Seq, ThreadId};
 pub use audit::AuditEntry;
 pub use context::context;
 pub use history::{
-    ArchiveMarker, CompactionFailedEntry, CompactionUndoneEntry, HistoryEntry, HistoryItem,
+    ArchiveMarker, CompactionFailedEntry, CompactionUndoneEntry, DamagedEntry, HistoryEntry, HistoryItem,
     ImportedBoundaryEntry, SummaryMarker, ToolCallHeader, history, page_entry,
 };
 

@@ -221,6 +221,10 @@ impl From<agent::Error> for ApiError {
         if error.is_database_lost() {
             return Self::unavailable("the server has lost its database and is stopping");
         }
+        if error.is_event_damaged() {
+            tracing::error!(%error, "a stored event is damaged");
+            return with_status(StatusCode::INTERNAL_SERVER_ERROR, "damaged");
+        }
         match error.class() {
             ErrorClass::User if error.is_not_found() => with_status(StatusCode::NOT_FOUND, "not_found"),
             ErrorClass::User => with_status(StatusCode::UNPROCESSABLE_ENTITY, "invalid"),

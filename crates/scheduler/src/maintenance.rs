@@ -1,5 +1,7 @@
 //! Background work of the scheduler: it summarizes the memory of owners, with one worker for each owner, and deletes
-//! temporary threads. No run waits for it. Work that is dropped half-way stays in the journal's outbox.
+//! temporary threads. `verification` verifies stored events. No run waits for any of it. Work that is dropped half-way stays in the journal's outbox.
+
+pub(crate) mod verification;
 
 use std::collections::{HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -115,6 +117,13 @@ impl Scheduler {
     pub(crate) fn start_embedding(&self) {
         let (agent, closing) = (self.system_agent.clone(), self.closing.clone());
         self.spawn_background(async move { agent.memory().keep_embedding(closing).await });
+    }
+
+    /// Starts to verify stored events in the background, until the scheduler shuts down.
+    pub(crate) fn start_verification(&self) {
+        let (agent, closing) = (self.system_agent.clone(), self.closing.clone());
+        let counters = Arc::clone(&self.verification);
+        self.spawn_background(async move { verification::verify_events(agent, &counters, closing).await });
     }
 
     /// Ends the stream of a run whose rows are final, and schedules the run's webhook.

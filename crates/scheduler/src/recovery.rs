@@ -59,6 +59,7 @@ impl Scheduler {
             self.tasks.spawn(async move { scheduler.finish_decided_work().await });
             self.tasks.spawn(run_recovery_loop(Arc::downgrade(self), self.closing.clone()));
             self.start_embedding();
+            self.start_verification();
             Ok(report)
         })
     }

@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 use crate::create::answers::AnswerLocks;
 use crate::limits::{CACHED_AGENTS_MAX, SchedulerLimits};
 use crate::maintenance::SummarizeQueue;
+use crate::maintenance::verification::VerificationCounters;
 use crate::queue::{Quota, QuotaLimits, ThreadQueues};
 use crate::streams::run_reader::{RunReader, StreamPosition};
 use crate::streams::thread_reader::ThreadReader;
@@ -37,6 +38,10 @@ pub struct SchedulerMetrics {
     pub claimed_queued: usize,
     /// Runs that other processes took over from this one since it started.
     pub lost_runs: usize,
+    /// Stored events that this process has verified in the background since it started.
+    pub verified_events: usize,
+    /// Damaged events that the latest verification has found.
+    pub damaged_events: usize,
 }
 
 /// Counters of the runs that processes take over from each other. They only increase.
@@ -66,6 +71,8 @@ pub struct Scheduler {
     pub(crate) webhooks: WebhookQueue,
     pub(crate) webhook_policy: WebhookTargetPolicy,
     pub(crate) takeovers: TakeoverCounters,
+    /// The numbers of the verification of stored events.
+    pub(crate) verification: Arc<VerificationCounters>,
     /// Permits to drive a run, granted in the order of the requests.
     pub(crate) permits: Arc<Semaphore>,
     /// All tasks that drive a run or work in the background for one.
@@ -101,6 +108,7 @@ impl Scheduler {
             webhooks: WebhookQueue::default(),
             webhook_policy: limits.webhook_targets,
             takeovers: TakeoverCounters::default(),
+            verification: Arc::default(),
             permits: Arc::new(Semaphore::new(limits.runs_max.clamp(1, Semaphore::MAX_PERMITS))),
             tasks: TaskTracker::new(),
             closing,
@@ -160,6 +168,7 @@ impl Scheduler {
         let (busy, queued) = self.queues.lock().counts();
         let read = |count: &AtomicUsize| count.load(Ordering::Relaxed);
         let TakeoverCounters { taken_over, claimed_queued, lost_runs } = &self.takeovers;
+        let VerificationCounters { verified, damaged } = &*self.verification;
         SchedulerMetrics {
             busy_threads: busy,
             queued,
@@ -167,6 +176,8 @@ impl Scheduler {
             taken_over: read(taken_over),
             claimed_queued: read(claimed_queued),
             lost_runs: read(lost_runs),
+            verified_events: read(verified),
+            damaged_events: read(damaged),
         }
     }
 

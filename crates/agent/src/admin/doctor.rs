@@ -122,15 +122,23 @@ impl<'a> AdminService<'a> {
         })
     }
 
-    /// Checks the integrity of the database. The duration grows with its size.
+    /// Checks the integrity of the database, and compares all events with their checksums. The duration grows with its size.
     async fn database_check(self) -> DoctorCheck {
         match self.agent.store.health(HealthCheckDepth::Integrity).await {
             Ok(health) if health.problems.is_empty() => DoctorCheck::new(
                 "database",
                 CheckStatus::Ok,
                 format!(
-                    "{}: schema {}, threads: {}, events: {}, bytes: {}",
-                    health.location, health.schema_version, health.threads, health.events, health.bytes
+                    "{}: schema {}, threads: {}, events: {}{}, bytes: {}",
+                    health.location,
+                    health.schema_version,
+                    health.threads,
+                    health.events,
+                    match health.unchecked_events {
+                        0 => String::new(),
+                        count => format!(" ({count} without a checksum, from an earlier version)"),
+                    },
+                    health.bytes
                 ),
             ),
             Ok(health) => DoctorCheck::new("database", CheckStatus::Fail, health.problems.join("; "))

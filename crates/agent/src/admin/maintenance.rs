@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use journal::copy::{
     self, BackupReport, CopyPhase, CopyProgress, CopyReport, JournalLocation, ProgressCallback,
-    SchemaMigration,
+    SalvageReport, SchemaMigration,
 };
 use runtime::{Frame, FrameSender};
 use secrecy::ExposeSecret;
@@ -108,6 +108,22 @@ impl DatabaseAddress {
             Ok(copy::backup(self.copy_endpoint(), path, progress_callback("back up", frames, cancel)).await?)
         })
     }
+}
+
+/// Brings everything that can be read from a damaged SQLite file into a new file. The damaged file is not changed. Sends
+/// progress frames, and returns `None` if it was cancelled.
+///
+/// # Errors
+/// Fails if the new file exists or cannot be written, or if not even the schema of the damaged file can be read.
+pub fn salvage_database<'a>(
+    from: PathBuf,
+    to: PathBuf,
+    frames: &'a FrameSender,
+    cancel: &'a CancellationToken,
+) -> BoxFuture<'a, Result<Option<SalvageReport>>> {
+    journal::box_future(async move {
+        Ok(copy::salvage(from, to, progress_callback("salvage", frames, cancel)).await?)
+    })
 }
 
 impl<'a> AdminService<'a> {

@@ -4,6 +4,10 @@ use std::path::Path;
 
 use super::{ErrorAdvice, ErrorClass};
 
+/// The hint for a damaged event.
+const DAMAGED_EVENT_HINT: &str = "`segue history THREAD` shows the rest of the thread, and `segue doctor` all damage; restore a \
+    backup, or continue before the event with `segue threads fork`";
+
 /// Returns the class of a journal failure and a hint for the person. The hints for PostgreSQL differ from
 /// those for a file.
 pub(crate) fn advice(error: &journal::Error) -> ErrorAdvice {
@@ -41,6 +45,12 @@ pub(crate) fn advice(error: &journal::Error) -> ErrorAdvice {
         ),
         Error::Corrupt { .. } => ErrorClass::Store
             .with_hint("nothing was changed; copy the file to a safe place, then `segue doctor` shows what can be read"),
+        Error::LostTransactions { path, .. } => ErrorClass::Store.with_hint(format!(
+            "nothing was changed; copy {0}, {0}-wal and {0}-mark to a safe place, and check the disk; to continue without \
+             the lost transactions, delete {0}-mark",
+            path.display()
+        )),
+        Error::DamagedEvent { .. } => ErrorClass::Store.with_hint(DAMAGED_EVENT_HINT),
         Error::Locked { path } if is_server(path) => ErrorClass::Store
             .with_hint("try again in a moment; `pg_stat_activity` shows which transaction holds the lock"),
         Error::Locked { .. } => ErrorClass::Store.with_hint("close the other segue, or try again in a moment"),

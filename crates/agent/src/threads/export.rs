@@ -175,7 +175,8 @@ const fn answer_run(entry: &HistoryEntry) -> Option<RunId> {
         | HistoryItem::Undone(_)
         | HistoryItem::Failed(_)
         | HistoryItem::Archived(_)
-        | HistoryItem::Audit(_) => None,
+        | HistoryItem::Audit(_)
+        | HistoryItem::Damaged(_) => None,
     }
 }
 
@@ -188,6 +189,7 @@ fn undone_marker_seq(entry: &HistoryEntry) -> Option<Seq> {
         | HistoryItem::Failed(_)
         | HistoryItem::Marker(_)
         | HistoryItem::Archived(_)
-        | HistoryItem::Audit(_) => None,
+        | HistoryItem::Audit(_)
+        | HistoryItem::Damaged(_) => None,
     }
 }

@@ -63,7 +63,7 @@ struct HistoryEntryShape {
     #[schema(format = DateTime)]
     created_at: String,
     /// `human`, `ai`, `tool`, `summary_marker`, `summary_undone`, `compaction_failed`, `turns_archived`,
-    /// `imported_boundary` or `imported_summary`.
+    /// `imported_boundary`, `imported_summary`, or `event_damaged` for an event that the database has damaged.
     r#type: String,
     /// The content blocks of a message.
     #[schema(value_type = Option<Vec<Object>>, required = false, nullable = false)]
@@ -177,7 +177,8 @@ fn summarized_range(entry: &HistoryEntry) -> Option<(Seq, Seq)> {
         | HistoryItem::Boundary(_)
         | HistoryItem::Failed(_)
         | HistoryItem::Undone(_)
-        | HistoryItem::Audit(_) => None,
+        | HistoryItem::Audit(_)
+        | HistoryItem::Damaged(_) => None,
     }
 }
 

@@ -84,6 +84,18 @@ impl RequestCounters {
                 "Runs that other servers took over from this one.",
                 runs.lost_runs as u64,
             ),
+            (
+                "segue_events_verified_total",
+                "counter",
+                "Stored events compared with their checksums in the background.",
+                runs.verified_events as u64,
+            ),
+            (
+                "segue_events_damaged",
+                "gauge",
+                "Damaged events that the latest verification has found.",
+                runs.damaged_events as u64,
+            ),
         ];
         let mut text = String::new();
         for (name, kind, help, value) in rows {

@@ -85,6 +85,19 @@ impl CopyTable {
             .query_optional(key, |row| self.read_row(row))
     }
 
+    /// Returns the row before a key, or the last row. `None` if there is none.
+    pub(super) fn read_previous_row(
+        &self,
+        connection: &SqlConnection,
+        key: Option<&[SqlValue<'static>]>,
+    ) -> Result<Option<RowValues>> {
+        let sql = match key {
+            Some(_) => self.previous_row_sql(connection.dialect()),
+            None => self.last_row_sql(connection.dialect()),
+        };
+        connection.prepare(&sql)?.query_optional(key.unwrap_or_default(), |row| self.read_row(row))
+    }
+
     /// Returns the key of the last row, or `None` if the table is empty.
     pub(super) fn last_key(&self, connection: &SqlConnection) -> Result<Option<RowValues>> {
         connection.prepare(&self.last_key_sql())?.query_optional((), |row| {

@@ -164,6 +164,7 @@ const EVENTS: &[CopyColumn] = &[
     plain_column("event_key"),
     plain_column("metadata"),
     plain_column("content"),
+    plain_column("checksum"),
 ];
 const RUNS: &[CopyColumn] = &[
     plain_column("run_id"),
@@ -417,9 +418,25 @@ impl CopyTable {
 
     /// Returns the statement for the key of the last row.
     pub(super) fn last_key_sql(&self) -> String {
-        let descending: Vec<String> =
-            self.columns[..self.key_count].iter().map(|column| format!("{} DESC", column.name)).collect();
-        format!("SELECT {} FROM {} ORDER BY {} LIMIT 1", self.key_list(), self.name, descending.join(", "))
+        format!("SELECT {} FROM {} ORDER BY {} LIMIT 1", self.key_list(), self.name, self.descending_keys())
+    }
+
+    /// Returns the statement for the last row.
+    pub(super) fn last_row_sql(&self, dialect: SqlDialect) -> String {
+        format!("{} ORDER BY {} LIMIT 1", self.select_list(dialect), self.descending_keys())
+    }
+
+    /// Returns the statement for the last row before a key (`$1` …).
+    pub(super) fn previous_row_sql(&self, dialect: SqlDialect) -> String {
+        let (selected, key) = (self.select_list(dialect), self.key_list());
+        let (parameters, order) = (placeholders(1, self.key_count), self.descending_keys());
+        format!("{selected} WHERE ({key}) < {parameters} ORDER BY {order} LIMIT 1")
+    }
+
+    /// Returns the columns of the primary key in descending order, separated by commas.
+    fn descending_keys(&self) -> String {
+        let key = self.columns[..self.key_count].iter();
+        key.map(|column| format!("{} DESC", column.name)).collect::<Vec<_>>().join(", ")
     }
 
     /// Returns the statement for the row with a key.

@@ -101,7 +101,7 @@ impl SqliteStore {
     /// As [`Self::open`].
     pub fn open_with(path: &Path, options: SqliteOpenOptions) -> Result<Self> {
         let path = std::path::absolute(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
-        let database = Arc::new(DatabasePath(path));
+        let database = Arc::new(DatabasePath::new(path));
         let connection = connect::open_writer(&database, options.lock_wait)
             .map_err(|error| database.classify_error(error))?;
         check_copy_complete(&SqlConnection::Sqlite(&connection), &database.0.display().to_string())
@@ -116,7 +116,7 @@ impl SqliteStore {
     /// # Errors
     /// Fails if SQLite cannot be started.
     pub fn in_memory() -> Result<Self> {
-        let database = Arc::new(DatabasePath(PathBuf::from(":memory:")));
+        let database = Arc::new(DatabasePath::new(PathBuf::from(":memory:")));
         let connection = connect::open_in_memory(&database)?;
         Self::start(connection, SqliteOpenOptions::default().lock_wait, database, None)
     }
@@ -229,7 +229,7 @@ fn in_snapshot<T>(
 /// Returns a connection to an empty database in memory, which is deleted when the connection is closed.
 #[cfg(test)]
 pub(crate) fn open_in_memory() -> Result<rusqlite::Connection> {
-    connect::open_in_memory(&DatabasePath(PathBuf::from(":memory:")))
+    connect::open_in_memory(&DatabasePath::new(PathBuf::from(":memory:")))
 }
 
 impl Drop for SqliteStore {

@@ -2,10 +2,12 @@
 //! the deletion of a thread, which empties events of other threads that contain text about it
 //! (`memory::summary_removal`).
 
+pub(crate) mod checksums;
 mod event_rows;
 pub(crate) mod pins;
 pub(crate) mod rewinds;
 pub(crate) mod transcript_copy;
+pub(crate) mod verification;
 
 use std::collections::hash_map::Entry;
 use std::ops::{ControlFlow, RangeInclusive};
@@ -13,16 +15,17 @@ use std::ops::{ControlFlow, RangeInclusive};
 use crate::engines::sql::{SqlConnection, SqlDialect, SqlRow};
 use jiff::Timestamp;
 use protocol::{Category, Event, EventId, EventType, NewEvent, RawJson, RunId, Seq, ThreadId};
-use serde_json::value::RawValue;
 use uuid::Uuid;
 
+use self::checksums::{COLUMNS, EventColumns};
 use self::event_rows::NewEventRow;
-use super::columns::{StoredColumn, encode_counter, encode_json, encode_time};
+use super::columns::{encode_counter, encode_json, encode_time};
 use super::memory::turns;
 use super::threads;
 use super::{check_page_limit, runs};
+use crate::query::verification::DAMAGED_EVENT_TYPE;
 use crate::view::history::BOUNDARY_EVENTS;
-use crate::{Error, EventQuery, Result, SupersededVisibility, ThreadSize};
+use crate::{DamageHandling, Error, EventQuery, Result, SupersededVisibility, ThreadSize};
 
 /// The highest possible seq of a thread. The search index stores a seq in 32 bits.
 const SEQ_MAX: u64 = u32::MAX as u64;
@@ -32,9 +35,6 @@ const SEQ_MAX: u64 = u32::MAX as u64;
 const WINDOWS_MAX: usize = 4;
 /// Minimum number of rows for which a window is worth a query.
 const WINDOW_ROWS_MIN: usize = 8;
-
-/// The columns that [`read_event`] reads, in this order.
-const COLUMNS: &str = "seq, event_id, run_id, category, event_type, created_at, metadata, content";
 
 /// The condition of the partial index `events_markers`: events that change where a context begins or what it leaves
 /// out. An engine uses the index only for a statement that contains the same condition.
@@ -83,7 +83,8 @@ pub(crate) fn append(db: &SqlConnection, thread_id: ThreadId, events: &[NewEvent
                 Entry::Vacant(vacant) => vacant.insert(seq),
             };
         }
-        new.push(NewEventRow { seq, event, is_turn: turns::is_turn(db, &mut head, event)? });
+        let checksum = EventColumns::of_event(event, seq).checksum(thread_id);
+        new.push(NewEventRow { seq, event, checksum, is_turn: turns::is_turn(db, &mut head, event)? });
         head.last_seq = seq;
         if event.event_type.category() == Category::Message {
             head.message_count += 1;
@@ -215,7 +216,7 @@ pub(crate) fn unrewound_page(
             if is_rewound {
                 return Ok(ControlFlow::Break(()));
             }
-            events.push(read_event(row, thread_id)?);
+            events.push(read_event(row, thread_id, query.damage)?);
             Ok(ControlFlow::Continue(()))
         },
     )?;
@@ -238,7 +239,7 @@ fn unrewound_page_sql(query: &EventQuery) -> String {
     match query.superseded {
         SupersededVisibility::Shown => format!("{page} ORDER BY seq {direction} LIMIT $4"),
         SupersededVisibility::Hidden => format!(
-            "(SELECT 0 AS seq, NULL, NULL, NULL, NULL, NULL, NULL, NULL WHERE {rewound}) UNION ALL
+            "(SELECT 0 AS seq, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL WHERE {rewound}) UNION ALL
              ({page} AND NOT {rewound} ORDER BY seq {direction} LIMIT $4)"
         ),
     }
@@ -259,7 +260,7 @@ pub(crate) fn run_page(
     let mut statement = db.prepare(&run_page_sql())?;
     let first = first.max(encode_counter(after).saturating_add(1));
     let parameters = (key, first, last, run_id.uuid().into_bytes(), limit);
-    statement.query_map(parameters, |row| read_event(row, thread_id))
+    statement.query_map(parameters, |row| read_event(row, thread_id, DamageHandling::Refuse))
 }
 
 /// A range of seqs. Both bounds are exclusive.
@@ -351,7 +352,7 @@ impl EventPageReader<'_> {
         let limit = encode_counter((self.query.limit - events.len()) as u64);
         let mut statement = self.db.prepare(&ranges_sql(self.query))?;
         statement.for_each_row((self.key, encode_json(&ranges)?, limit), |row| {
-            events.push(read_event(row, self.thread_id)?);
+            events.push(read_event(row, self.thread_id, self.query.damage)?);
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(events)
@@ -400,7 +401,7 @@ impl EventPageReader<'_> {
         let mut statement = self.db.prepare(&page_sql(self.query, direction))?;
         let parameters = (self.key, bounds.after, bounds.before, limit);
         statement.for_each_row(parameters, |row| {
-            events.push(read_event(row, self.thread_id)?);
+            events.push(read_event(row, self.thread_id, self.query.damage)?);
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(events)
@@ -465,26 +466,34 @@ fn run_page_sql() -> String {
     )
 }
 
-/// Reads an event from a row with [`COLUMNS`]. Columns are read by index, because looking up a name costs as much as
-/// reading a value.
-fn read_event(row: &SqlRow<'_>, thread_id: ThreadId) -> Result<Event> {
-    let run_id: Option<[u8; 16]> = row.get(2)?;
-    Ok(Event {
-        thread_id,
-        seq: row.get::<_, u32>(0)?.into(),
-        event_id: EventId::from_uuid(Uuid::from_bytes(row.get(1)?)),
-        run_id: run_id.map(|bytes| RunId::from_uuid(Uuid::from_bytes(bytes))),
-        category: row.get(3)?,
-        event_type: row.get(4)?,
-        created_at: row.get::<_, StoredColumn<Timestamp>>(5)?.0,
-        metadata: row.get::<_, Option<String>>(6)?.map(parse_raw_json).transpose()?,
-        content: parse_raw_json(row.get(7)?)?,
-    })
+/// Reads an event from a row with [`COLUMNS`].
+///
+/// # Errors
+/// [`Error::DamagedEvent`] if the event has changed since it was stored, unless it is to be marked.
+fn read_event(row: &SqlRow<'_>, thread_id: ThreadId, damage: DamageHandling) -> Result<Event> {
+    let event = EventColumns::read(row, thread_id).and_then(|columns| columns.into_event(thread_id));
+    match (event, damage) {
+        (Err(Error::DamagedEvent { seq, .. }), DamageHandling::Mark) => {
+            Ok(damaged_event(row, thread_id, seq))
+        }
+        (event, DamageHandling::Refuse | DamageHandling::Mark) => event,
+    }
 }
 
-/// Wraps stored JSON without parsing its content.
-fn parse_raw_json(text: String) -> Result<RawJson> {
-    RawValue::from_string(text).map_err(|error| Error::Malformed(error.to_string()))
+/// Returns the event that stands for a damaged one.
+fn damaged_event(row: &SqlRow<'_>, thread_id: ThreadId, seq: Seq) -> Event {
+    let time = EventColumns::read_unverified(row, thread_id).map(|(columns, _)| columns.created_at);
+    Event {
+        thread_id,
+        seq,
+        event_id: EventId::from_uuid(Uuid::nil()),
+        run_id: None,
+        event_type: DAMAGED_EVENT_TYPE.to_owned(),
+        category: String::new(),
+        content: RawJson::default(),
+        metadata: None,
+        created_at: time.unwrap_or(Timestamp::UNIX_EPOCH),
+    }
 }
 
 #[cfg(test)]

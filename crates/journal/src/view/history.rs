@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::audit::AuditEntry;
 use super::media::replace_media_bytes;
 use super::{ViewEventKind, is_from_subagent, message_id};
+use crate::is_damaged;
 
 /// The event types that appear in the history.
 pub(crate) const HISTORY_EVENTS: [EventType; 23] = [
@@ -99,6 +100,23 @@ pub enum HistoryItem {
     Archived(Box<ArchiveMarker>),
     /// Something that happened to the thread besides its messages.
     Audit(AuditEntry),
+    /// An event whose stored form is damaged.
+    Damaged(DamagedEntry),
+}
+
+/// An event whose stored form is damaged, so that its content is not shown.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(tag = "type", rename = "event_damaged")]
+pub struct DamagedEntry {
+    /// One sentence that says so.
+    pub text: String,
+}
+
+impl DamagedEntry {
+    /// Returns the entry of a damaged event.
+    pub(crate) fn new(seq: Seq) -> Self {
+        Self { text: format!("Event {seq} is damaged in the database and cannot be shown") }
+    }
 }
 
 /// A point at which the original agent of an imported session had compacted.
@@ -256,7 +274,13 @@ fn full_entry(event: &Event) -> Option<HistoryEntry> {
     if is_from_subagent(event) {
         return None;
     }
-    let (id, item) = history_item(event)?;
+    let (id, item) = match is_damaged(event) {
+        true => {
+            let id = format!("event-damaged-{}", event.seq);
+            (id, HistoryItem::Damaged(DamagedEntry::new(event.seq)))
+        }
+        false => history_item(event)?,
+    };
     let duration_ms =
         matches!(item, HistoryItem::Message(_)).then(|| event.parsed_metadata().duration_ms).flatten();
     Some(HistoryEntry {

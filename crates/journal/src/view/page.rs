@@ -1,5 +1,6 @@
 //! Pages of the history view. A page has the requested number of entries, regardless of hidden events between them,
-//! and each entry has the data that is needed to understand it alone. It only reads.
+//! and each entry has the data that is needed to understand it alone. Damaged events are entries without content, so that
+//! the rest of the thread can be read. It only reads.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +10,9 @@ use super::history::{
     BOUNDARY_EVENTS, HISTORY_EVENTS, HistoryEntry, HistoryItem, ToolCallHeader, page_entry,
 };
 use super::is_from_subagent;
-use crate::{Error, EventQuery, PAGE_ROWS_MAX, Result, Store, SupersededVisibility};
+use crate::{
+    DamageHandling, Error, EventQuery, PAGE_ROWS_MAX, Result, Store, SupersededVisibility, is_damaged,
+};
 
 /// Maximum number of model messages that are searched for the calls of results at the beginning of a page.
 const CALL_LOOKBACK_MAX: usize = 1_000;
@@ -168,7 +171,8 @@ impl HistoryPageReader<'_> {
         while !missing.is_empty() && examined < CALL_LOOKBACK_MAX && rows_read < CALL_LOOKBACK_ROWS_MAX {
             let types = vec![EventType::AiMessage];
             let superseded = self.query.superseded;
-            let query = EventQuery { before, types, superseded, limit, ..EventQuery::default() };
+            let damage = DamageHandling::Mark;
+            let query = EventQuery { before, types, superseded, damage, limit, ..EventQuery::default() };
             let page = self.store.events(self.thread_id, query).await?;
             for answer in page.iter().rev().filter(|event| !is_from_subagent(event)) {
                 examined += 1;
@@ -234,9 +238,10 @@ impl HistoryPageReader<'_> {
         loop {
             let types = vec![EventType::AiMessage];
             let superseded = self.query.superseded;
-            let query = EventQuery { types, superseded, ..EventQuery::after(after, limit) };
+            let damage = DamageHandling::Mark;
+            let query = EventQuery { types, superseded, damage, ..EventQuery::after(after, limit) };
             let page = self.store.events(self.thread_id, query).await?;
-            if let Some(answer) = page.iter().find(|event| !is_from_subagent(event)) {
+            if let Some(answer) = page.iter().find(|event| !is_damaged(event) && !is_from_subagent(event)) {
                 return Ok(answer.run_id);
             }
             match page.last() {
@@ -270,7 +275,8 @@ impl HistoryPageReader<'_> {
             HistoryFilter::All => HISTORY_EVENTS.to_vec(),
             HistoryFilter::Markers => BOUNDARY_EVENTS.to_vec(),
         };
-        EventQuery { types, superseded: self.query.superseded, ..EventQuery::default() }
+        let (superseded, damage) = (self.query.superseded, DamageHandling::Mark);
+        EventQuery { types, superseded, damage, ..EventQuery::default() }
     }
 }
 

@@ -155,7 +155,8 @@ fn b4_history_is_complete_despite_compactions() {
             | HistoryItem::Undone(_)
             | HistoryItem::Failed(_)
             | HistoryItem::Archived(_)
-            | HistoryItem::Audit(_) => panic!("{entry:?}"),
+            | HistoryItem::Audit(_)
+            | HistoryItem::Damaged(_) => panic!("{entry:?}"),
         })
         .collect();
     let expected =

@@ -1,5 +1,7 @@
 //! Unusable databases: each cause has its own error, and the file is not changed.
 
+mod events;
+
 use std::fs;
 use std::io::{Seek, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -84,6 +86,30 @@ async fn a4_damage_inside_the_file_is_reported_when_it_is_read() {
     let read = store.events(thread_id, EventQuery::after(0, 5_000)).await;
     assert!(matches!(read, Err(Error::Corrupt { .. })), "{read:?}");
     assert!(!store.health(HealthCheckDepth::Integrity).await.unwrap().problems.is_empty());
+}
+
+#[tokio::test]
+async fn a4_nothing_is_written_to_a_file_after_damage_was_found_in_it() {
+    let (_folder, path) = database().await;
+    let middle = fs::metadata(&path).unwrap().len() / 2 / 4_096 * 4_096;
+    overwrite(&path, middle, &[0xFF; 4_096 * 8]);
+    let store = SqliteStore::open(&path).unwrap();
+    let thread_id = store.threads_by_prefix("", &protocol::OwnerScope::Everyone).await.unwrap()[0];
+    append(&store, thread_id, vec![human("the damage is not known yet")]).await.unwrap();
+    let files = || (fs::read(&path).unwrap(), fs::read(path.with_extension("db-wal")).unwrap());
+    let before = files();
+    assert!(store.events(thread_id, EventQuery::after(0, 5_000)).await.is_err());
+    for result in [
+        commit(&store, vec![Write::CreateThread(thread())]).await.map(drop),
+        append(&store, thread_id, vec![human("more")]).await.map(drop),
+        store.update_search_index().await,
+    ] {
+        assert!(matches!(result, Err(Error::Corrupt { .. })), "{result:?}");
+    }
+    assert!(store.search(search_for("words")).await.is_err());
+    assert!(store.thread(thread_id).await.unwrap().is_some(), "what can be read is read");
+    drop(store);
+    assert!(files() == before);
 }
 
 #[tokio::test]

@@ -108,6 +108,7 @@ async fn an_older_postgres_database_gets_a_complete_search_index() {
                  DROP INDEX events_pins, summaries_of_project, summaries_project, thread_heads_project;
                  ALTER TABLE summaries DROP COLUMN agent_id, DROP COLUMN created_at, DROP COLUMN project_key;
                  ALTER TABLE thread_heads DROP COLUMN project_key;
+                 ALTER TABLE events DROP COLUMN checksum;
                  DROP TABLE projects, embeddings, embedding_heads, embedding_models, memory_facts, memory_revisions;
                  DELETE FROM segue_migrations WHERE version > 1;
                  UPDATE search_index SET words = 'program';

@@ -16,7 +16,7 @@ use crate::conformance::fixtures::{
 use crate::conformance::tiers::memory_fixtures::{newest_query, summarization, summary_texts};
 
 /// The newest schema version.
-pub const NEWEST: u32 = 10;
+pub const NEWEST: u32 = 11;
 
 /// Undoes the third migration.
 const SINCE_VERSION_2: &str = "
@@ -97,6 +97,7 @@ const SINCE_VERSION_6: &str = "
 pub fn make(path: &Path, version: u32) {
     let raw = Connection::open(path).unwrap();
     for (migration, undo_sql) in [
+        (10, "ALTER TABLE events DROP COLUMN checksum;"),
         (9, "DROP TABLE memory_facts; DROP TABLE memory_revisions;"),
         (8, "DROP TABLE embeddings; DROP TABLE embedding_heads; DROP TABLE embedding_models;"),
         (7, "DROP INDEX events_pins"),

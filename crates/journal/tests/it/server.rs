@@ -1,6 +1,7 @@
 //! Failures that only a database server shared by several processes can have.
 
 mod broken;
+mod damage;
 mod deletions;
 mod notifications;
 pub mod races;

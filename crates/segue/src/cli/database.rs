@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::memory::PastTime;
 
-/// Migrate, copy or back up a database
+/// Migrate, copy, back up or salvage a database
 ///
 /// Without a URL, the command works on the database that all other commands use. Put a URL that contains a password into
 /// SEGUE_DATABASE_URL or config.toml: every user of the machine can read the arguments of a process.
@@ -25,6 +25,23 @@ pub(crate) enum DbCommand {
         #[arg(long, value_name = "FILE")]
         to: Option<PathBuf>,
     },
+    /// Save everything that is intact in a damaged SQLite file into a new file
+    ///
+    /// The damaged file is not changed; stop every segue that uses it first. Events that do not match their checksums, and rows
+    /// that cannot be read, are left out, and the command lists them. Use the new file with `--database-url sqlite:NEW`, or
+    /// put it in the place of the damaged one, without the old -wal, -shm and -mark files.
+    Salvage(DbSalvageArgs),
+}
+
+/// The damaged file and the new one.
+#[derive(Debug, Args)]
+pub(crate) struct DbSalvageArgs {
+    /// Damaged SQLite file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// New file, which must not exist yet
+    #[arg(long, value_name = "NEW")]
+    pub(crate) to: PathBuf,
 }
 
 /// The source and the target of a copy.

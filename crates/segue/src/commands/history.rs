@@ -208,7 +208,8 @@ pub(crate) fn covered_range(entry: &HistoryEntry) -> Option<(Seq, Seq)> {
         | HistoryItem::Boundary(_)
         | HistoryItem::Failed(_)
         | HistoryItem::Undone(_)
-        | HistoryItem::Audit(_) => None,
+        | HistoryItem::Audit(_)
+        | HistoryItem::Damaged(_) => None,
     }
 }
 
@@ -332,8 +333,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use agent::{
-        ArchiveMarker, AuditEntry, CompactionFailedEntry, CompactionUndoneEntry, ImportedBoundaryEntry,
-        SummaryMarker, ToolCallHeader,
+        ArchiveMarker, AuditEntry, CompactionFailedEntry, CompactionUndoneEntry, DamagedEntry,
+        ImportedBoundaryEntry, SummaryMarker, ToolCallHeader,
     };
     use jiff::Timestamp;
     use protocol::{
@@ -459,6 +460,8 @@ mod tests {
         let reason = "the request would not become smaller".to_owned();
         let failed = CompactionFailedEntry { trigger: CompactionTrigger::Auto, reason };
         let failed = HistoryItem::Failed(failed);
+        let text = "Event 13 is damaged in the database and cannot be shown".to_owned();
+        let damaged = HistoryItem::Damaged(DamagedEntry { text });
         let [rated, superseded] = answers();
         vec![
             boundary(1, "imported_boundary", "Conversation compacted"),
@@ -472,6 +475,7 @@ mod tests {
             archived(),
             HistoryEntry { id: "compaction-failed-11".to_owned(), ..entry(11, Some(id(5)), failed) },
             HistoryEntry { id: "audit-12".to_owned(), ..entry(12, None, renamed()) },
+            HistoryEntry { id: "event-damaged-13".to_owned(), ..entry(13, None, damaged) },
         ]
     }
 

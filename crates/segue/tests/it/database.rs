@@ -4,5 +4,6 @@
 mod address;
 mod backup;
 mod copy;
+mod damage;
 mod prune;
 mod upgrade;

@@ -121,6 +121,7 @@ fn push_markdown_entry(out: &mut String, entry: &HistoryEntry, undone: &BTreeSet
             (heading, quote_summary(&archived.summary))
         }
         HistoryItem::Audit(audit) => ("Event".to_owned(), format!("_{}_", to_one_line(&audit.text))),
+        HistoryItem::Damaged(damaged) => ("Damaged event".to_owned(), format!("_{}_", damaged.text)),
     };
     if let Some(Some(feedback)) = &entry.feedback {
         let thumb = match feedback.rating {

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use journal::{
-    Artifact, CheckpointRef, CommitReceipt, EventQuery, FactQuery, HandoffFilter, HealthCheckDepth,
-    ImportSource, IndexAnswer, IndexBacklog, IndexHit, ItemHit, ItemQuery, MemoryCounts, MemoryFact,
-    NamespaceQuery, NotesRevision, NotesRevisionQuery, OutboxItem, OutboxQuery, RankQuery, RankedMessage,
-    RunFilter, SearchQuery, Store, StoreHealth, StoredSummary, SummaryQuery, SupersededVisibility,
-    ThreadFilter, ThreadSize, Transaction, TurnQuery, Write,
+    Artifact, CheckpointRef, CommitReceipt, EventQuery, EventVerification, FactQuery, HandoffFilter,
+    HealthCheckDepth, ImportSource, IndexAnswer, IndexBacklog, IndexHit, ItemHit, ItemQuery, MemoryCounts,
+    MemoryFact, NamespaceQuery, NotesRevision, NotesRevisionQuery, OutboxItem, OutboxQuery, RankQuery,
+    RankedMessage, RunFilter, SearchQuery, Store, StoreHealth, StoredSummary, SummaryQuery,
+    SupersededVisibility, ThreadFilter, ThreadSize, Transaction, TurnQuery, Write,
 };
 use protocol::{
     ApiKey, AssistantId, Checkpoint, CheckpointEntry, CheckpointId, Event, EventType, FactId, Handoff,
@@ -220,6 +220,9 @@ impl Store for CrashingStore {
         let archived = events.iter().filter(|event| event.kind() == Some(EventType::TurnsArchived));
         self.archived_events_read.fetch_add(archived.count(), Ordering::SeqCst);
         Ok(events)
+    }
+    async fn verify_events(&self, position: u64, limit: usize) -> journal::Result<EventVerification> {
+        self.inner.verify_events(position, limit).await
     }
     async fn messages_after(&self, thread_id: ThreadId, seq: Seq) -> journal::Result<u64> {
         self.inner.messages_after(thread_id, seq).await

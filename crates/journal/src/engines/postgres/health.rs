@@ -4,6 +4,7 @@ use super::errors::DatabaseLocation;
 use super::schema;
 use crate::engines::sql::SqlConnection;
 use crate::tables::consistency::{self, PROBLEMS_MAX};
+use crate::tables::events::verification;
 use crate::tables::threads::ThreadHeadCache;
 use crate::{HealthCheckDepth, Result, StoreHealth};
 
@@ -33,21 +34,24 @@ fn read_health(
     let (threads, events) = consistency::count_threads_and_events(&tables)?;
     let bytes: i64 =
         tables.prepare("SELECT pg_database_size(current_database())")?.query_row((), |row| row.get(0))?;
+    let (problems, unchecked_events) = match depth {
+        HealthCheckDepth::Counts => (Vec::new(), 0),
+        HealthCheckDepth::Integrity => find_problems(connection)?,
+    };
     Ok(StoreHealth {
         location: location.0.clone(),
         schema_version: schema::read_version(connection, &location.0)?,
         threads,
         events,
         bytes: bytes.unsigned_abs(),
-        problems: match depth {
-            HealthCheckDepth::Counts => Vec::new(),
-            HealthCheckDepth::Integrity => find_problems(connection)?,
-        },
+        problems,
+        unchecked_events,
     })
 }
 
-/// Returns descriptions of inconsistent rows and of changed migrations, at most [`PROBLEMS_MAX`] for each check.
-fn find_problems(connection: &postgres::Connection) -> Result<Vec<String>> {
+/// Returns descriptions of inconsistent rows, of changed migrations and of damaged events, at most [`PROBLEMS_MAX`] for
+/// each check, and the number of events without a checksum.
+fn find_problems(connection: &postgres::Connection) -> Result<(Vec<String>, u64)> {
     let heads = ThreadHeadCache::default();
     let tables = SqlConnection::Postgres(connection, &heads);
     let mut problems = Vec::new();
@@ -56,5 +60,7 @@ fn find_problems(connection: &postgres::Connection) -> Result<Vec<String>> {
         problems.extend(tables.prepare(&limited)?.query_map((), |row| row.get::<_, String>(0))?);
     }
     problems.extend(schema::migration_differences(connection)?);
-    Ok(problems)
+    let (damage, unchecked_events) = verification::find_damage(&tables)?;
+    problems.extend(damage);
+    Ok((problems, unchecked_events))
 }

@@ -28,6 +28,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { name: "0004_pins", sql: include_str!("migrations/0004_pins.sql") },
     Migration { name: "0005_embeddings", sql: include_str!("migrations/0005_embeddings.sql") },
     Migration { name: "0006_facts", sql: include_str!("migrations/0006_facts.sql") },
+    Migration { name: "0007_checksums", sql: include_str!("migrations/0007_checksums.sql") },
 ];
 
 /// Returns one row if the search path contains the table of migrations.

@@ -90,7 +90,8 @@ pub(crate) fn open_in_memory(database: &DatabasePath) -> Result<Connection> {
 fn configure(connection: &Connection, database: &DatabasePath) -> Result<()> {
     // Check before anything is written: the file may belong to another program or to a later version.
     schema::read_version(connection, database)
-        .and_then(|_| wal::check_match(connection, database))
+        .and_then(|_| wal::mark::check_frames(connection, database))
+        .and_then(|()| wal::check_match(connection, database))
         .map_err(|error| wal::explain_mismatch(database.classify_error(error), database))?;
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if mode != "wal" {

@@ -88,5 +88,5 @@ pub(crate) fn schema_version(path: &Path) -> Result<u32> {
 /// Returns the absolute form of a path.
 fn absolute_path(path: &Path) -> Result<DatabasePath> {
     let absolute = std::path::absolute(path);
-    Ok(DatabasePath(absolute.map_err(|source| Error::Io { path: path.to_owned(), source })?))
+    Ok(DatabasePath::new(absolute.map_err(|source| Error::Io { path: path.to_owned(), source })?))
 }

@@ -1,16 +1,36 @@
 //! Conversion of SQLite errors to the errors of the journal. The only place that knows SQLite's result codes.
 
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use rusqlite::{ErrorCode, ffi};
 
 use crate::Error;
 
-/// The path of the database. Every error names it.
-#[derive(Debug, Clone)]
-pub(crate) struct DatabasePath(pub(crate) PathBuf);
+/// The path of the database, which every error names, and the first damage that SQLite has found in the file.
+///
+/// SQLite cannot tell which pages are damaged, and a write to a damaged file spreads the damage. So nothing is written by
+/// this process after the first one is found, and reading goes on.
+#[derive(Debug)]
+pub(crate) struct DatabasePath(pub(crate) PathBuf, OnceLock<String>);
 
 impl DatabasePath {
+    /// Returns the path of a database in which no damage was found.
+    pub(crate) const fn new(path: PathBuf) -> Self {
+        Self(path, OnceLock::new())
+    }
+
+    /// Checks that SQLite has found no damage in the file.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] with the first damage.
+    pub(crate) fn check_undamaged(&self) -> crate::Result<()> {
+        match self.1.get() {
+            None => Ok(()),
+            Some(reason) => Err(Error::Corrupt { path: self.0.clone(), reason: reason.clone() }),
+        }
+    }
+
     /// Converts errors of SQLite; other errors are returned unchanged.
     pub(crate) fn classify_error(&self, error: Error) -> Error {
         match error {
@@ -53,7 +73,13 @@ impl DatabasePath {
             ErrorCode::SystemIoFailure if code.extended_code == ffi::SQLITE_IOERR_SHMSIZE => {
                 Error::DiskFull { path }
             }
-            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Error::Corrupt { path, reason: reason() },
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {
+                // The search index can be built again.
+                if code.extended_code != ffi::SQLITE_CORRUPT_VTAB {
+                    self.1.get_or_init(reason);
+                }
+                Error::Corrupt { path, reason: reason() }
+            }
             ErrorCode::SystemIoFailure => {
                 Error::Io { path, source: std::io::Error::other(format!("{}: {code}", reason())) }
             }
@@ -88,7 +114,8 @@ mod tests {
 
     fn check(code: i32, variant: &str) {
         let engine = rusqlite::Error::SqliteFailure(ffi::Error::new(code), Some("message".to_owned()));
-        let error = format!("{:?}", DatabasePath(PathBuf::from("/x")).classify_error(Error::Sqlite(engine)));
+        let error =
+            format!("{:?}", DatabasePath::new(PathBuf::from("/x")).classify_error(Error::Sqlite(engine)));
         assert!(error.starts_with(variant), "{code}: {error}");
     }
 
@@ -125,7 +152,7 @@ mod tests {
         for sql in ["SELECT 1 FROM events", "SELECT name FROM threads"] {
             let error = prepare_error(connection.prepare(sql).unwrap_err());
             assert!(
-                matches!(DatabasePath(PathBuf::from("/x")).classify_error(error), Error::Corrupt { .. }),
+                matches!(DatabasePath::new(PathBuf::from("/x")).classify_error(error), Error::Corrupt { .. }),
                 "{sql}"
             );
         }

@@ -6,6 +6,7 @@ use super::errors::DatabasePath;
 use super::schema;
 use crate::engines::sql;
 use crate::tables::consistency::{self, PROBLEMS_MAX};
+use crate::tables::events::verification;
 use crate::{HealthCheckDepth, Result, StoreHealth};
 
 /// Finds stored texts that should be JSON and are not.
@@ -26,27 +27,29 @@ pub(crate) fn check_health(
         [],
         |row| row.get(0),
     )?;
+    let (problems, unchecked_events) = match depth {
+        HealthCheckDepth::Counts => (Vec::new(), 0),
+        HealthCheckDepth::Integrity => find_problems(connection)?,
+    };
     Ok(StoreHealth {
         location: path.0.display().to_string(),
         schema_version: schema::read_version(connection, path)?,
         threads,
         events,
         bytes: bytes.unsigned_abs(),
-        problems: match depth {
-            HealthCheckDepth::Counts => Vec::new(),
-            HealthCheckDepth::Integrity => find_problems(connection)?,
-        },
+        problems,
+        unchecked_events,
     })
 }
 
 /// Returns descriptions of damage, missing rows, inconsistent rows and changed migrations, at most [`PROBLEMS_MAX`]
-/// for each check.
-fn find_problems(connection: &Connection) -> Result<Vec<String>> {
+/// for each check, and the number of events without a checksum.
+fn find_problems(connection: &Connection) -> Result<(Vec<String>, u64)> {
     let mut problems = collect_texts(connection, &format!("PRAGMA integrity_check({PROBLEMS_MAX})"))?;
     problems.retain(|problem| problem != "ok");
     if !problems.is_empty() {
         // In a damaged file the checks of rows would only report consequences of the damage.
-        return Ok(problems);
+        return Ok((problems, 0));
     }
     let orphans = format!(
         "SELECT 'row ' || ifnull(rowid, '') || ' of ' || \"table\" || ' belongs to a missing row of ' || parent
@@ -57,7 +60,9 @@ fn find_problems(connection: &Connection) -> Result<Vec<String>> {
         problems.extend(collect_texts(connection, &format!("{query} LIMIT {PROBLEMS_MAX}"))?);
     }
     problems.extend(schema::migration_differences(connection)?);
-    Ok(problems)
+    let (damage, unchecked_events) = verification::find_damage(&sql::SqlConnection::Sqlite(connection))?;
+    problems.extend(damage);
+    Ok((problems, unchecked_events))
 }
 
 /// Returns the texts that a query selects. If damage of the file stops the query, the last text describes the damage.

@@ -124,7 +124,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("some.db");
         Connection::open(&path).unwrap().execute_batch("CREATE TABLE some (x)").unwrap();
-        let path = Arc::new(DatabasePath(path));
+        let path = Arc::new(DatabasePath::new(path));
         let files = Arc::new(OpenFiles::identify(&path).unwrap());
         let readers = Arc::new(ReaderPool::new(path, files, Duration::from_secs(1)));
         let (started_sender, started) = mpsc::channel();

@@ -33,6 +33,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { name: "0008_pins", sql: include_str!("migrations/0008_pins.sql") },
     Migration { name: "0009_embeddings", sql: include_str!("migrations/0009_embeddings.sql") },
     Migration { name: "0010_facts", sql: include_str!("migrations/0010_facts.sql") },
+    Migration { name: "0011_checksums", sql: include_str!("migrations/0011_checksums.sql") },
 ];
 
 /// The version whose migration empties the search index, so that it has to be built again.

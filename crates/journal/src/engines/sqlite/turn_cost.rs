@@ -28,7 +28,7 @@ struct CountedThread {
 impl CountedThread {
     /// Creates a thread with this number of messages.
     async fn with_messages(count: usize) -> Self {
-        let database = Arc::new(DatabasePath(PathBuf::from(":memory:")));
+        let database = Arc::new(DatabasePath::new(PathBuf::from(":memory:")));
         let mut connection = connect::open_in_memory(&database).unwrap();
         let steps = count_machine_steps(&mut connection);
         let store = SqliteStore::start(connection, Duration::ZERO, database, None).unwrap();

@@ -1,6 +1,8 @@
 //! The file of the write-ahead log (`-wal`): when closing keeps it, and the detection that it or the database file was
 //! replaced, while the database is open or closed. SQLite itself recovers and checkpoints the log.
 
+pub(super) mod mark;
+
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;

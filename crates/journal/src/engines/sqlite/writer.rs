@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::errors::DatabasePath;
 use super::index_purge::PurgeSchedule;
+use super::wal::mark::LogMark;
 use super::wal::{self, LogCheckpoint, OpenFiles};
 use crate::engines::apply::apply_transaction;
 use crate::engines::sql;
@@ -42,6 +43,12 @@ const EXPECTED_DECAY: usize = 8;
 
 /// Maximum number of purge steps before the writer ends. The rest of a very large index is purged by a later process.
 const CLOSING_PURGE_STEPS_MAX: usize = 32;
+
+/// Maximum time that the writer waits for a job at once if the file is damaged. There is no other work then.
+const DAMAGED_IDLE_WAIT: Duration = Duration::from_secs(60);
+
+/// The outcome of each transaction of a group.
+type GroupOutcomes = rusqlite::Result<Vec<Result<CommitReceipt>>>;
 
 /// The writer's connection. Between two jobs, others may execute short queries on it.
 pub(crate) type SharedConnection = Arc<Mutex<Connection>>;
@@ -96,6 +103,8 @@ pub(crate) struct SqliteWriter {
     path: Arc<DatabasePath>,
     /// The files of the database; `None` for a database in memory.
     files: Option<Arc<OpenFiles>>,
+    /// The mark of the write-ahead log; `None` for a database in memory.
+    log_mark: Option<LogMark>,
     /// The queue.
     jobs: mpsc::Receiver<WriterJob>,
     /// A job that was taken from the queue while a group was gathered, and that is not a commit. It is executed next.
@@ -128,6 +137,7 @@ impl SqliteWriter {
         let now = Instant::now();
         Self {
             connection,
+            log_mark: files.as_ref().map(|_| LogMark::new(&path)),
             path,
             files,
             jobs,
@@ -165,13 +175,19 @@ impl SqliteWriter {
             if has_job {
                 self.purge.postpone(now);
             }
-            if self.purge.next_step() <= now {
+            let is_undamaged = self.path.check_undamaged().is_ok();
+            if is_undamaged && self.purge.next_step() <= now {
                 self.purge_in_background();
             }
-            if self.purge.next_checkpoint().is_some_and(|checkpoint| checkpoint <= now) {
+            if is_undamaged && self.purge.next_checkpoint().is_some_and(|checkpoint| checkpoint <= now) {
                 self.empty_log();
             }
             self.last_job_end = Instant::now();
+        }
+        if self.path.check_undamaged().is_err() {
+            // A checkpoint would write to the damaged file. If it cannot be prevented, it writes only what was committed.
+            let _ = wal::keep(&self.connection.lock());
+            return;
         }
         self.purge_before_close();
         if self.purge.has_logged_deletions() {
@@ -208,7 +224,9 @@ impl SqliteWriter {
             return Some(Some(job));
         }
         if !self.is_indexing() {
-            return self.next_job_until(self.purge.next_time());
+            let is_undamaged = self.path.check_undamaged().is_ok();
+            let purge_time = is_undamaged.then(|| self.purge.next_time());
+            return self.next_job_until(purge_time.unwrap_or_else(|| Instant::now() + DAMAGED_IDLE_WAIT));
         }
         match self.jobs.try_recv() {
             Ok(job) => Some(Some(job)),
@@ -265,15 +283,18 @@ impl SqliteWriter {
     fn commit_group(&mut self, group: Vec<CommitRequest>) {
         let (transactions, replies): (Vec<_>, Vec<_>) =
             group.into_iter().map(|request| (request.transaction, request.reply)).unzip();
+        if self.path.check_undamaged().is_err() {
+            self.refuse_all(replies);
+            return;
+        }
         if transactions.iter().any(deletes_texts) {
             self.purge.request(Instant::now());
         }
-        let outcomes = match self.with_session(|session| session.perform_group(&transactions)) {
+        let (performed, check) = self.perform_and_mark(&transactions);
+        let outcomes = match performed {
             Ok(outcomes) => outcomes,
             Err(error) => replies.iter().map(|_| Err(self.path.convert_error(&error))).collect(),
         };
-        // After the commit, because the files can be replaced at any time before. What is in other files is not acknowledged.
-        let check = self.files.as_ref().map_or(Ok(()), |files| files.check());
         let outcomes: Vec<_> = match check {
             Err(Error::FileReplaced { path }) => {
                 replies.iter().map(|_| Err(Error::FileReplaced { path: path.clone() })).collect()
@@ -287,17 +308,52 @@ impl SqliteWriter {
         }
     }
 
+    /// Commits transactions, and updates the mark of the log. Also returns the result of checking the files. They are checked
+    /// after the commit, because they can be replaced at any time before. What is in other files is not acknowledged.
+    fn perform_and_mark(&mut self, transactions: &[Transaction]) -> (GroupOutcomes, Result<()>) {
+        let (files, mut log_mark) = (self.files.clone(), self.log_mark.take());
+        let result = self.with_session(|session| {
+            let outcomes = session.perform_group(transactions);
+            let check = files.map_or(Ok(()), |files| files.check());
+            if let (Ok(_), Ok(()), Some(mark)) = (&outcomes, &check, &mut log_mark) {
+                mark.update(session.connection);
+            }
+            (outcomes, check)
+        });
+        self.log_mark = log_mark;
+        result
+    }
+
+    /// Refuses commits because the file is damaged.
+    fn refuse_all(&self, replies: Vec<oneshot::Sender<Result<CommitReceipt>>>) {
+        for reply in replies {
+            if let Err(error) = self.path.check_undamaged() {
+                // The send fails if the caller was dropped. The result is not needed in that case.
+                let _ = reply.send(Err(error));
+            }
+        }
+    }
+
     /// Indexes one batch of a scope and sends the result. The connection is free again before.
     fn index_scope(&self, request: IndexScopeRequest) {
-        let outcome = self.with_session(|session| session.index_scope_batch(&request.scope));
+        let outcome = self.path.check_undamaged().and_then(|()| {
+            let outcome = self.with_session(|session| session.index_scope_batch(&request.scope));
+            outcome.map_err(|error| self.path.convert_error(&error))
+        });
         // The send fails if the caller was dropped. The result is not needed in that case.
-        let _ = request.reply.send(outcome.map_err(|error| self.path.convert_error(&error)));
+        let _ = request.reply.send(outcome);
     }
 
     /// Indexes one batch if the index is being updated. If it is complete, or the batch failed, sends the result to all
     /// waiting callers. Callers that do not wait any more are forgotten.
     fn update_index(&mut self) {
         self.index_waiters.retain(|waiter| !waiter.is_closed());
+        if self.path.check_undamaged().is_err() {
+            self.background_indexing = BackgroundIndexing::Stopped;
+            for waiter in self.index_waiters.drain(..) {
+                let _ = waiter.send(self.path.check_undamaged());
+            }
+        }
         if !self.is_indexing() {
             return;
         }

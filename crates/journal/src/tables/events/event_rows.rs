@@ -18,6 +18,8 @@ pub(super) struct NewEventRow<'a> {
     pub(super) seq: Seq,
     /// The event.
     pub(super) event: &'a NewEvent,
+    /// Its checksum.
+    pub(super) checksum: i64,
     /// `true` if it becomes a logged message of the agent (a row of `turn_log`).
     pub(super) is_turn: bool,
 }
@@ -93,7 +95,7 @@ fn insert_one_by_one(db: &SqlConnection, head: &ThreadHead, rows: &[NewEventRow<
         true => Some(turns::agent_turns(db, &head.assistant_id)?),
         false => None,
     };
-    for NewEventRow { seq, event, is_turn } in rows {
+    for NewEventRow { seq, event, checksum, is_turn } in rows {
         let turn = turns.as_mut().filter(|_| *is_turn).map(|turns| {
             turns.last_index += 1;
             *turns
@@ -101,8 +103,8 @@ fn insert_one_by_one(db: &SqlConnection, head: &ThreadHead, rows: &[NewEventRow<
         let event_row = db
             .prepare(
                 "INSERT INTO events (thread_key, seq, event_id, run_id, category, event_type, created_at, turn_index,
-                                     event_key, metadata, content)
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) RETURNING event_row",
+                                     event_key, metadata, content, checksum)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) RETURNING event_row",
             )?
             .query_row(
                 (
@@ -117,6 +119,7 @@ fn insert_one_by_one(db: &SqlConnection, head: &ThreadHead, rows: &[NewEventRow<
                     &event.event_key,
                     event.metadata.as_ref().map(|json| json.get()),
                     event.content.get(),
+                    checksum,
                 ),
                 |row| row.get(0),
             )?;
@@ -141,7 +144,7 @@ fn queue_rows(
         (true, Some(agent_key)) => agent_key,
         (true, None) => *head.agent_key.insert(turns::ensure_agent(db, &head.assistant_id)?),
     };
-    for NewEventRow { seq, event, is_turn } in rows {
+    for NewEventRow { seq, event, checksum, is_turn } in rows {
         heads.queue_row(PendingEventRow {
             thread_key: head.key,
             seq: encode_counter(*seq),
@@ -154,6 +157,7 @@ fn queue_rows(
             event_key: event.event_key.clone(),
             metadata: event.metadata.as_ref().map(|json| json.get().to_owned()),
             content: event.content.get().to_owned(),
+            checksum: *checksum,
         });
     }
     heads.update_head(head, None);

@@ -3,9 +3,11 @@
 use crate::engines::sql::SqlConnection;
 use protocol::{Category, Seq, ThreadId};
 
+use super::checksums::{thread_change, xor_sql};
 use super::rewinds;
 use crate::tables::columns::encode_counter;
 use crate::tables::memory::turns;
+use crate::tables::threads::ThreadHead;
 use crate::tables::{artifacts, threads};
 use crate::{Error, Result};
 
@@ -13,7 +15,8 @@ use crate::{Error, Result};
 /// rows in memory.
 const ROWS_PER_STATEMENT: usize = 500;
 
-/// Copies the visible transcript of a thread, up to the seq `until`, into the blank thread `into`. Seqs are kept.
+/// Copies the visible transcript of a thread, up to the seq `until`, into the blank thread `into`. Seqs are kept. The copy of
+/// a damaged event is as noticeable as the event itself.
 ///
 /// # Errors
 /// [`Error::InvalidRequest`] if `into` has had events.
@@ -30,7 +33,7 @@ pub(crate) fn copy_transcript(
         return Err(Error::InvalidRequest { what: "a transcript to copy", reason });
     }
     target.last_seq = until.map_or(source.last_seq, |until| until.min(source.last_seq));
-    let copied = copy_events(db, source.key, target.key, target.last_seq)?;
+    let copied = copy_events(db, &source, &target, thread_change(from, into))?;
     threads::set_copied_count(db, &target, copied)?;
     target.message_count = count_messages(db, target.key)?;
     target.has_prompt = source.has_prompt;
@@ -39,23 +42,31 @@ pub(crate) fn copy_transcript(
     artifacts::share_artifacts(db, source.key, target.key)
 }
 
-/// Copies the events and returns their number.
-fn copy_events(db: &SqlConnection, from: i64, into: i64, until: Seq) -> Result<u64> {
+/// Copies the events up to the last seq of the target, and returns their number. `checksum_change` converts the checksum of
+/// an event of the source to that of its copy.
+fn copy_events(
+    db: &SqlConnection,
+    source: &ThreadHead,
+    target: &ThreadHead,
+    checksum_change: i64,
+) -> Result<u64> {
     let categories: Vec<String> =
         Category::ALL.into_iter().filter(is_transcript).map(|name| format!("'{}'", name.as_str())).collect();
     let mut statement = db.prepare(&format!(
-        "INSERT INTO events (thread_key, seq, event_id, run_id, category, event_type, created_at, metadata, content)
-         SELECT $2, e.seq, e.event_id, e.run_id, e.category, e.event_type, e.created_at, e.metadata, e.content
+        "INSERT INTO events (thread_key, seq, event_id, run_id, category, event_type, created_at, metadata, content, checksum)
+         SELECT $2, e.seq, e.event_id, e.run_id, e.category, e.event_type, e.created_at, e.metadata, e.content, {}
          FROM events e
          WHERE e.thread_key = $1 AND e.seq > (SELECT coalesce(max(seq), 0) FROM events WHERE thread_key = $2)
              AND e.seq <= $3 AND e.category IN ({}) AND {}
          ORDER BY e.seq LIMIT {ROWS_PER_STATEMENT}",
+        xor_sql("e.checksum", "CAST($4 AS BIGINT)"),
         categories.join(", "),
         rewinds::visibility_condition("e.seq")
     ))?;
     let mut copied = 0;
     loop {
-        let rows = statement.execute((from, into, encode_counter(until)))?;
+        let rows =
+            statement.execute((source.key, target.key, encode_counter(target.last_seq), checksum_change))?;
         copied += rows as u64;
         if rows < ROWS_PER_STATEMENT {
             return Ok(copied);

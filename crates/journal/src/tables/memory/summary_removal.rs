@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::engines::sql::{SqlConnection, SqlDialect};
 use protocol::{NewEvent, OwnerScope, SummaryId, ThreadId, TurnsRestored};
+use serde_json::{Map, Value};
 
 use super::facts;
 use crate::ownership::owner_name;
-use crate::tables::columns::read_column;
-use crate::tables::events::{self, CONTEXT_CHANGE_EVENTS, rewinds};
+use crate::tables::columns::{encode_json, read_column};
+use crate::tables::events::{self, CONTEXT_CHANGE_EVENTS, checksums, rewinds};
 use crate::tables::threads::{self, LockState};
 use crate::tables::{owners, runs, search};
 use crate::{Error, Result};
@@ -154,10 +155,9 @@ impl SummaryRemoval {
     /// contain text about it. Called before the thread is deleted.
     pub(crate) fn clear_mentions(&mut self, db: &SqlConnection, deleted_key: i64) -> Result<()> {
         for (thread_key, seq, leaves_context) in self.locked_foreign_mentions(db, deleted_key)? {
-            db.prepare("UPDATE events SET content = 'null' WHERE thread_key = $1 AND seq = $2")?
-                .execute_deferred((thread_key, seq))?;
+            checksums::replace_content(db, thread_key, seq, "null")?;
             if leaves_context && rewinds::is_seq_visible(db, thread_key, seq)? {
-                db.prepare(&clear_dependency_sql(db.dialect()))?.execute_deferred((thread_key, seq))?;
+                clear_dependencies(db, thread_key, seq)?;
                 self.record_restored(db, thread_key, seq)?;
             }
         }
@@ -338,15 +338,24 @@ fn foreign_mentions_sql(dialect: SqlDialect) -> String {
     )
 }
 
-/// Returns the statement that removes `context_from` from the `turns_archived` events of the thread `$1` after the
-/// seq `$2`: it is no longer true that no earlier message is in the context.
-fn clear_dependency_sql(dialect: SqlDialect) -> String {
-    let without = match dialect {
-        SqlDialect::Sqlite => "json_remove(content, '$.context_from')",
-        SqlDialect::Postgres => "CAST(CAST(content AS jsonb) - 'context_from' AS text)",
-    };
+/// Removes `context_from` from the `turns_archived` events of a thread after `seq`: it is no longer true that no earlier
+/// message is in the context.
+fn clear_dependencies(db: &SqlConnection, thread_key: i64, seq: i64) -> Result<()> {
+    let dependents = db
+        .prepare(&dependents_sql(db.dialect()))?
+        .query_map((thread_key, seq), |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))?;
+    for (seq, content) in dependents {
+        let mut fields: Map<String, Value> = serde_json::from_str(&content)?;
+        fields.shift_remove("context_from");
+        checksums::replace_content(db, thread_key, seq, &encode_json(&fields)?)?;
+    }
+    Ok(())
+}
+
+/// Returns the statement for the `turns_archived` events of the thread `$1` after the seq `$2` that have `context_from`.
+fn dependents_sql(dialect: SqlDialect) -> String {
     format!(
-        "UPDATE events SET content = {without}
+        "SELECT seq, content FROM events
          WHERE thread_key = $1 AND seq > $2 AND {CONTEXT_CHANGE_EVENTS} AND event_type = 'turns_archived'
            AND {} IS NOT NULL",
         dialect.json_field("content", "context_from")

@@ -14,6 +14,7 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use super::summary_removal::{self, RetainedPrefix, SummaryRemoval};
 use crate::tables::columns::{encode_counter, read_column, read_counter, read_optional_column};
+use crate::tables::events::checksums::{COLUMNS, EventColumns};
 use crate::tables::threads::{self, ThreadHead};
 use crate::tables::{check_page_limit, events};
 use crate::{EventQuery, Result, TurnQuery};
@@ -230,7 +231,7 @@ fn thread_turns_from(dialect: SqlDialect) -> String {
 /// Returns the statement for a page of messages found by a FROM clause.
 fn page_sql(from: &str, order: &str) -> String {
     format!(
-        "SELECT h.thread_id, t.turn_index, e.event_type, e.content, e.created_at, t.archived, e.seq,
+        "SELECT {COLUMNS}, h.thread_id, t.turn_index, t.archived,
              (SELECT s.id FROM summaries s WHERE s.summary_key = t.summary_key) AS summary_id
          FROM {from} AND t.turn_index BETWEEN $3 AND $4 AND (CAST($5 AS BIGINT) IS NULL OR t.archived = $5)
          ORDER BY {order} LIMIT $1"
@@ -249,18 +250,22 @@ fn read_page(
 }
 
 /// Reads a logged message from a row.
+///
+/// # Errors
+/// [`Error::DamagedEvent`](crate::Error::DamagedEvent) if its event has changed since it was stored.
 fn read_turn(row: &SqlRow<'_>, agent_id: &AssistantId) -> Result<LoggedMessage> {
-    let is_prompt = row.get_text("event_type")? == EventType::HumanMessage.as_str();
-    let content = row.get_text("content")?;
+    let thread_id = read_column(row, "thread_id")?;
+    let event = EventColumns::read(row, thread_id)?;
+    let is_prompt = event.event_type == EventType::HumanMessage.as_str();
     Ok(LoggedMessage {
         agent_id: agent_id.clone(),
-        thread_id: read_column(row, "thread_id")?,
+        thread_id,
         turn_index: read_counter(row, "turn_index")?,
         role: if is_prompt { MessageRole::User } else { MessageRole::Assistant },
-        content: visible_text(&content).unwrap_or_default().into_owned(),
-        created_at: read_column(row, "created_at")?,
+        content: visible_text(&event.content).unwrap_or_default().into_owned(),
+        created_at: event.created_at,
         is_archived: row.get("archived")?,
-        seq: read_counter(row, "seq")?,
+        seq: event.seq,
         summary_id: read_optional_column(row, "summary_id")?,
     })
 }

@@ -3,16 +3,19 @@
 
 use crate::engines::sql::{SqlConnection, SqlRow};
 use jiff::Timestamp;
-use protocol::{EventId, HandoffSummary, Seq, ThreadId};
-use uuid::Uuid;
+use protocol::{EventId, HandoffSummary};
 
 use super::document_index::{self, DocumentKind};
 use super::{row_seq, row_thread_key};
 use crate::tables::columns::{read_column, read_counter, read_json_column, read_optional_column};
+use crate::tables::events::checksums::{COLUMNS, EventColumns};
 use crate::tables::events::rewinds;
 use crate::tables::memory::items;
 use crate::tables::memory::turns::visible_text;
-use crate::{HitLocation, Result};
+use crate::{Error, HitLocation, Result};
+
+/// The text of a message whose stored form is damaged. A single damaged message does not make the search fail.
+const DAMAGED_TEXT: &str = "(the stored message is damaged)";
 
 /// A document that a search can return.
 pub(super) struct SearchDocument {
@@ -50,22 +53,31 @@ pub(super) fn message_time(db: &SqlConnection, row: i64) -> Result<Option<Timest
         .query_optional((row_thread_key(row), row_seq(row)), |row| read_column(row, "created_at"))
 }
 
-/// Reads a message.
+/// Reads a message. A damaged one is returned without its role, time and text.
 fn read_message(db: &SqlConnection, row: i64) -> Result<Option<SearchDocument>> {
     db.prepare(&format!(
-        "SELECT h.thread_id, e.seq, e.event_id, e.event_type, e.created_at, e.content
-         FROM events e JOIN thread_heads h ON h.thread_key = e.thread_key
+        "SELECT {COLUMNS}, h.thread_id FROM events e JOIN thread_heads h ON h.thread_key = e.thread_key
          WHERE e.thread_key = $1 AND e.seq = $2 AND {}",
         rewinds::visibility_condition("e.seq")
     ))?
     .query_optional((row_thread_key(row), row_seq(row)), |row| {
-        let role = row.get_text("event_type")?.trim_end_matches("_message").to_owned();
-        let seq = Seq::from(row.get::<_, u32>("seq")?);
-        let location =
-            HitLocation::Message { thread_id: read_column::<ThreadId>(row, "thread_id")?, seq, role };
-        let text = visible_text(&row.get_text("content")?).unwrap_or_default().into_owned();
-        let event_id = Some(EventId::from_uuid(Uuid::from_bytes(row.get("event_id")?)));
-        Ok(SearchDocument { location, created_at: read_column(row, "created_at")?, text, event_id })
+        let thread_id = read_column(row, "thread_id")?;
+        let event = match EventColumns::read(row, thread_id) {
+            Ok(event) => event,
+            Err(Error::DamagedEvent { thread_id, seq }) => {
+                let location = HitLocation::Message { thread_id, seq, role: "damaged".to_owned() };
+                let (created_at, text) = (Timestamp::UNIX_EPOCH, DAMAGED_TEXT.to_owned());
+                return Ok(SearchDocument { location, created_at, text, event_id: None });
+            }
+            Err(error) => return Err(error),
+        };
+        let role = event.event_type.trim_end_matches("_message").to_owned();
+        Ok(SearchDocument {
+            location: HitLocation::Message { thread_id, seq: event.seq, role },
+            created_at: event.created_at,
+            text: visible_text(&event.content).unwrap_or_default().into_owned(),
+            event_id: Some(event.event_id),
+        })
     })
 }
 

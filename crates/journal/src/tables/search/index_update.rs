@@ -3,6 +3,7 @@
 
 pub(crate) mod embeddings;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::{ControlFlow, RangeInclusive};
 
@@ -17,7 +18,7 @@ use crate::tables::columns::{encode_counter, encode_time};
 use crate::tables::memory::turns::visible_text;
 use crate::tables::threads::projects;
 use crate::tables::{owners, threads};
-use crate::{IndexBacklog, IndexHitKind, Result, SearchQuery};
+use crate::{Error, IndexBacklog, IndexHitKind, Result, SearchQuery};
 
 /// Maximum number of messages in a batch. An append waits for one batch at most.
 const BATCH_ROWS_MAX: usize = 500;
@@ -373,7 +374,11 @@ fn index_thread(db: &SqlConnection, head: &UnindexedHead, budget: &mut IndexBatc
     let limit = encode_counter(budget.rows as u64);
     statement.for_each_row((key, indexed_seq, last_seq, limit), |row| {
         let seq: i64 = row.get(0)?;
-        let content = row.get_text(1)?;
+        // A damaged text is not found, and does not keep the others out of the index.
+        let content = match row.get_text(1) {
+            Err(Error::Malformed(_)) => Cow::Borrowed(""),
+            content => content?,
+        };
         if let Some(text) = visible_text(&content) {
             index::insert_row(db, message_row(key, seq), &text)?;
         }

@@ -192,3 +192,59 @@ async fn small_reads_between_commits_need_no_second_connection() {
     let links = open_files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
     assert_eq!(links.filter(|link| *link == path).count(), 1);
 }
+
+fn mark_path(database: &Path) -> PathBuf {
+    database.with_extension("db-mark")
+}
+
+#[tokio::test]
+async fn a4_a_flipped_bit_in_the_log_is_reported_and_nothing_is_changed() {
+    let (folder, path, thread_id) = database().await;
+    let log = fs::read(log_path(&path)).unwrap();
+    // The header has 32 bytes, and each frame has a header of 24 bytes and a page.
+    let positions = (0..32).step_by(5).chain((32..log.len()).step_by(997)).chain([log.len() - 1]);
+    for (number, position) in positions.enumerate() {
+        let damaged = folder.path().join(format!("{number}.db"));
+        let mut bytes = log.clone();
+        bytes[position] ^= 1 << (number % 8);
+        fs::copy(&path, &damaged).unwrap();
+        fs::write(log_path(&damaged), &bytes).unwrap();
+        fs::copy(mark_path(&path), mark_path(&damaged)).unwrap();
+        let before = fs::read(&damaged).unwrap();
+        let error = SqliteStore::open(&damaged).err();
+        assert!(matches!(error, Some(Error::LostTransactions { .. })), "byte {position}: {error:?}");
+        assert!(fs::read(&damaged).unwrap() == before && fs::read(log_path(&damaged)).unwrap() == bytes);
+        // Without its mark, the rest of the log is used.
+        fs::remove_file(mark_path(&damaged)).unwrap();
+        drop(SqliteStore::open(&damaged).unwrap());
+    }
+    assert_eq!(message_count(&path, thread_id).await, 1);
+}
+
+#[tokio::test]
+async fn a4_a_mark_of_an_earlier_log_is_no_alarm() {
+    let (_folder, path, thread_id) = database().await;
+    let marks = |path: &Path| fs::read(mark_path(path)).unwrap();
+    let old = marks(&path);
+    // The log is deleted after a checkpoint, and the next one has fewer frames.
+    Connection::open(&path).unwrap().query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    assert_eq!(message_count(&path, thread_id).await, 1);
+    let store = SqliteStore::open(&path).unwrap();
+    append(&store, thread_id, vec![human("again")]).await.unwrap();
+    drop(store);
+    assert_ne!(marks(&path), old);
+    fs::write(mark_path(&path), &old).unwrap();
+    assert_eq!(message_count(&path, thread_id).await, 2);
+    // A mark that a crash left half-written is ignored.
+    fs::write(mark_path(&path), &old[..11]).unwrap();
+    assert_eq!(message_count(&path, thread_id).await, 2);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn k6_the_mark_can_be_read_by_its_owner_only() {
+    let (_folder, path, _) = database().await;
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&fs::metadata(mark_path(&path)).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+}

@@ -154,7 +154,8 @@ impl ChatSession {
                 | HistoryItem::Marker(_)
                 | HistoryItem::Undone(_)
                 | HistoryItem::Archived(_)
-                | HistoryItem::Audit(_) => None,
+                | HistoryItem::Audit(_)
+                | HistoryItem::Damaged(_) => None,
             })
             .collect();
         let results = messages.iter().rev().filter_map(|message| match message {

@@ -103,7 +103,8 @@ async fn show_last_messages(context: &CommandContext, thread_id: ThreadId) -> Re
         | HistoryItem::Undone(_)
         | HistoryItem::Failed(_)
         | HistoryItem::Archived(_)
-        | HistoryItem::Audit(_) => true,
+        | HistoryItem::Audit(_)
+        | HistoryItem::Damaged(_) => true,
         HistoryItem::Message(_) | HistoryItem::Boundary(_) => has_text(entry),
     };
     let display = EntryDisplay {

@@ -96,6 +96,10 @@ pub(crate) fn show_entry(
             let is_failure = matches!(audit.event_type, EventType::RunFailed | EventType::HandoffFailed);
             screen.print_line(if is_failure { style.bad(line) } else { style.dim(line) })?;
         }
+        HistoryItem::Damaged(damaged) => {
+            let text = format!("── {}; `segue doctor` lists all damage", damaged.text);
+            screen.print_line(style.bad(wrap(&text, screen.text_columns(), "", "   ")))?;
+        }
     }
     if entry.is_superseded && entry.message().is_none() {
         screen.print_line(style.dim(wrap(SUPERSEDED_NOTE, screen.text_columns(), "   ", "   ")))?;

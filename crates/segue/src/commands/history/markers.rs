@@ -76,7 +76,8 @@ impl CompactionMarkers {
             | HistoryItem::Message(_)
             | HistoryItem::Boundary(_)
             | HistoryItem::Failed(_)
-            | HistoryItem::Audit(_) => {}
+            | HistoryItem::Audit(_)
+            | HistoryItem::Damaged(_) => {}
         }
     }
 

@@ -1,14 +1,17 @@
-//! `segue db`: migrates, copies and backs up a whole database. It opens no agent.
+//! `segue db`: migrates, copies, backs up and salvages a whole database. It opens no agent.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use agent::{BackupReport, CancellationToken, CopyOutcome, CopyReport, DatabaseAddress, FrameSender};
+use agent::{
+    BackupReport, CancellationToken, CopyOutcome, CopyReport, DatabaseAddress, FrameSender, LostEvents,
+    LostRows, SalvageReport,
+};
 use jiff::Timestamp;
 use serde_json::json;
 use terminal::{ProgressUnit, Screen, WatchControl, WatchEvent, sanitize_line, sanitize_path, watch};
 
-use crate::cli::database::{DbCommand, DbCopyArgs};
+use crate::cli::database::{DbCommand, DbCopyArgs, DbSalvageArgs};
 use crate::cli::{GlobalArgs, OutputFormat};
 use crate::commands::agent_work::progress_display;
 use crate::commands::import::format_count;
@@ -40,6 +43,7 @@ pub(crate) async fn run(global: &GlobalArgs, args: DbCommand) -> CommandResult {
             };
             output.back_up(&default_address()?, path).await
         }
+        DbCommand::Salvage(DbSalvageArgs { file, to }) => output.salvage(file, to).await,
     }
 }
 
@@ -107,6 +111,30 @@ impl DatabaseOutput {
         }
     }
 
+    /// Saves everything that is intact in a damaged file into a new file. A stopped salvage leaves no file.
+    ///
+    /// # Errors
+    /// Fails if the new file exists or cannot be written, or if nothing of the damaged file can be read.
+    async fn salvage(&self, from: PathBuf, to: PathBuf) -> CommandResult {
+        let report = self
+            .run_with_progress(ProgressUnit::Steps, async |frames, cancel| {
+                agent::salvage_database(from, to, &frames, &cancel).await
+            })
+            .await??;
+        match report {
+            Some(report) if self.format == OutputFormat::Json => {
+                self.print_result(&serde_json::to_value(&report)?, "")
+            }
+            Some(report) => {
+                for line in salvage_lines(&report) {
+                    self.screen.print_line(sanitize_line(&line))?;
+                }
+                Ok(ExitReason::Success)
+            }
+            None => Err(CliFailure::cancelled("salvage the database").with_hint("no file was written")),
+        }
+    }
+
     /// Performs long work with a progress bar. Ctrl-C stops it.
     ///
     /// # Errors
@@ -135,6 +163,32 @@ impl DatabaseOutput {
         }
         Ok(ExitReason::Success)
     }
+}
+
+/// Returns sentences about a salvage: the saved rows, and each loss.
+fn salvage_lines(report: &SalvageReport) -> Vec<String> {
+    let SalvageReport { threads, events, to, lost_events, lost_rows, problems, .. } = report;
+    let (threads, events) = (format_count(*threads, "thread"), format_count(*events, "event"));
+    let mut lines = vec![format!("{threads} and {events} are saved in {}.", to.display())];
+    for LostEvents { thread_id, ranges } in lost_events {
+        let ranges = ranges.iter().map(|(first, last)| match first == last {
+            true => first.to_string(),
+            false => format!("{first}–{last}"),
+        });
+        lines.push(format!("Lost events of thread {thread_id}: {}", ranges.collect::<Vec<_>>().join(", ")));
+    }
+    for LostRows { table, unreadable, rejected } in lost_rows {
+        lines.push(format!(
+            "Lost rows of table {table}: {} could not be read, {} referred to lost rows",
+            format_count(*unreadable, "place"),
+            format_count(*rejected, "row")
+        ));
+    }
+    lines.extend(problems.iter().map(|problem| format!("Problem: {problem}")));
+    if lines.len() == 1 {
+        lines.push("Nothing was lost.".to_owned());
+    }
+    lines
 }
 
 /// Returns a sentence about a complete copy.

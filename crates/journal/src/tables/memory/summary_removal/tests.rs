@@ -78,7 +78,7 @@ fn f7_rows_to_be_removed_are_found_through_indexes() {
     for sql in [
         summary_events_sql(SqlDialect::Sqlite),
         summaries_after_sql(SqlDialect::Sqlite),
-        clear_dependency_sql(SqlDialect::Sqlite),
+        dependents_sql(SqlDialect::Sqlite),
     ] {
         let plan = query_plan(&sql);
         assert!(!plan.iter().any(|step| step.contains("SCAN")), "{sql}: {plan:#?}");

@@ -142,7 +142,12 @@ fn read_texts(
                  AND event_type IN ('human_message', 'ai_message') ORDER BY seq LIMIT $4",
         )?
         .query_map((thread_key, *seqs.start(), *seqs.end(), limit), |row| {
-            Ok((row.get::<_, i64>(0)?, row.get_text(1)?.into_owned()))
+            // A damaged text gets no embedding.
+            let content = match row.get_text(1) {
+                Err(Error::Malformed(_)) => String::new(),
+                content => content?.into_owned(),
+            };
+            Ok((row.get::<_, i64>(0)?, content))
         })?;
     let is_complete = messages.len() < remaining.messages;
     let mut reached = *seqs.start();

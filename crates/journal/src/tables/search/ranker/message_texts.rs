@@ -6,8 +6,8 @@ use crate::engines::sql::{SqlConnection, SqlDialect, SqlRow, SqlValue};
 use super::super::candidates::{PROXIMITY_SEQS, SearchCandidate};
 use super::super::{message_row, row_thread_key, searchable_prefix};
 use super::cues::CueText;
-use crate::Result;
 use crate::tables::memory::turns::visible_text;
+use crate::{Error, Result};
 
 /// Maximum length of the stored form of a message whose text is read.
 const CONTENT_CHARS_MAX: usize = 32 << 10;
@@ -78,9 +78,12 @@ pub(super) fn read_message_texts(
     Ok(texts)
 }
 
-/// Returns the visible text of a row's message, or `None` if the row has no content.
+/// Returns the visible text of a row's message, or `None` if the row has no content or an unreadable one.
 fn read_text(row: &SqlRow<'_>) -> Result<Option<String>> {
-    let content: Option<String> = row.get("content")?;
+    let content: Option<String> = match row.get("content") {
+        Err(Error::Malformed(_)) => None,
+        content => content?,
+    };
     Ok(content.and_then(|content| visible_text(&content).map(|text| text.into_owned())))
 }
 

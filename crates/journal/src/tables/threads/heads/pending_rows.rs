@@ -40,6 +40,8 @@ pub(crate) struct PendingEventRow {
     pub(crate) metadata: Option<String>,
     /// The content as JSON.
     pub(crate) content: String,
+    /// The checksum.
+    pub(crate) checksum: i64,
 }
 
 /// A changed head, with the changes that the cached head does not contain.
@@ -457,6 +459,7 @@ impl StatementBuilder {
             self.ids(all().map(|row| row.run_id)),
             self.names(all().map(|row| Some(row.category))),
             self.names(all().map(|row| Some(row.event_type))),
+            self.integers(all().map(|row| row.checksum)),
         ];
         let mut texts: [Vec<Option<String>>; 4] = Default::default();
         for row in rows {
@@ -470,12 +473,12 @@ impl StatementBuilder {
         let agents = self.integers(heads.values().map(|pending| pending.head.agent_key.unwrap_or_default()));
         self.parts.push(format!(
             "stored AS (INSERT INTO events (thread_key, seq, event_id, run_id, category, event_type, created_at, turn_index,
-                event_key, metadata, content)
+                event_key, metadata, content, checksum)
             SELECT n.thread_key, n.seq, n.event_id, n.run_id, n.category, n.event_type, n.created_at,
                 CASE WHEN n.turn_of IS NOT NULL THEN nextval(CAST('segue_turns_' || n.turn_of AS regclass)) END,
-                n.event_key, n.metadata, n.content
-            FROM unnest({}, {}) AS n (thread_key, seq, turn_of, event_id, run_id, category, event_type, created_at,
-                event_key, metadata, content)
+                n.event_key, n.metadata, n.content, n.checksum
+            FROM unnest({}, {}) AS n (thread_key, seq, turn_of, event_id, run_id, category, event_type, checksum,
+                created_at, event_key, metadata, content)
             RETURNING event_row, turn_index, thread_key),
             turned AS (INSERT INTO turns (agent_key, turn_index, event_row)
             SELECT m.agent_key, s.turn_index, s.event_row

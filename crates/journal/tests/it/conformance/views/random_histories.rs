@@ -359,6 +359,7 @@ fn entry_text(entry: &journal::view::HistoryEntry) -> (Seq, String) {
         HistoryItem::Undone(undone) => format!("undone {}", undone.marker_seq),
         HistoryItem::Archived(archived) => format!("archived {}", archived.summary),
         HistoryItem::Audit(audit) => format!("{AUDIT_PREFIX}{}", audit.text),
+        HistoryItem::Damaged(damaged) => damaged.text.clone(),
     };
     (entry.seq, text)
 }

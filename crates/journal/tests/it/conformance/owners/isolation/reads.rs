@@ -139,6 +139,7 @@ pub async fn reads_by_name(own: &ScopedStore) -> Vec<(&'static str, String)> {
         ("how much waits in the outbox", render_result(own.outbox_backlog("kind", None).await)),
         ("an item of the outbox", render_result(own.outbox_item("kind", "key").await)),
         ("the backlog of the index", render_result(own.index_backlog(&OwnerScope::Everyone).await)),
+        ("verified events", render_result(own.verify_events(0, 9).await)),
         ("messages without embeddings", render_result(own.unembedded_messages("model", 9).await)),
         (
             "the numbers of embeddings",

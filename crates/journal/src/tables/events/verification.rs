@@ -1,0 +1,117 @@
+//! Comparison of stored events with their checksums, in the order in which they were stored. A caller verifies the whole
+//! journal batch by batch, so that it can report progress, stop, and let other work go first.
+
+use std::collections::BTreeMap;
+
+use protocol::{Seq, ThreadId};
+
+use super::checksums::{COLUMNS, EventColumns};
+use crate::engines::sql::SqlConnection;
+use crate::tables::check_page_limit;
+use crate::tables::columns::{encode_counter, read_column};
+use crate::tables::consistency::PROBLEMS_MAX;
+use crate::{DamagedEvent, Error, EventVerification, Result};
+
+/// Number of events that [`find_damage`] reads at once.
+const BATCH_EVENTS: usize = 500;
+/// Maximum number of ranges of damaged events that are listed for a thread.
+const RANGES_MAX: usize = 10;
+
+/// Verifies at most `limit` events that were stored after the one at `position`.
+///
+/// # Errors
+/// [`Error::InvalidRequest`] if the limit is zero or too large.
+pub(crate) fn verify_batch(db: &SqlConnection, position: u64, limit: usize) -> Result<EventVerification> {
+    let limit_parameter = check_page_limit("events to verify", limit)?;
+    let mut verification = EventVerification::default();
+    let mut last = None;
+    let mut statement = db.prepare(&batch_sql())?;
+    let results = statement.query_map((encode_counter(position), limit_parameter), |row| {
+        let (thread_id, event_row) = (read_column(row, "thread_id")?, row.get::<_, i64>("event_row")?);
+        let stored = EventColumns::read_unverified(row, thread_id).and_then(|(columns, checksum)| {
+            let is_equal = checksum.map(|checksum| checksum == columns.checksum(thread_id));
+            let seq = columns.seq;
+            columns.into_event(thread_id).map(|_| (seq, is_equal))
+        });
+        last = Some(event_row.unsigned_abs());
+        match stored {
+            Ok((_, Some(true))) => Ok(None),
+            Ok((_, None)) => {
+                verification.unchecked += 1;
+                Ok(None)
+            }
+            Ok((seq, Some(false))) => Ok(Some(DamagedEvent { thread_id, seq })),
+            Err(Error::DamagedEvent { thread_id, seq }) => Ok(Some(DamagedEvent { thread_id, seq })),
+            Err(error) => Err(error),
+        }
+    })?;
+    verification.events = results.len() as u64;
+    verification.next = last.filter(|_| results.len() == limit);
+    verification.damaged = results.into_iter().flatten().collect();
+    Ok(verification)
+}
+
+/// Compares all events with their checksums. Returns a text for each thread with damaged events, at most [`PROBLEMS_MAX`],
+/// and the number of events without a checksum.
+pub(crate) fn find_damage(db: &SqlConnection) -> Result<(Vec<String>, u64)> {
+    let (mut position, mut unchecked) = (0, 0);
+    let mut threads: BTreeMap<ThreadId, Vec<Seq>> = BTreeMap::new();
+    loop {
+        let batch = verify_batch(db, position, BATCH_EVENTS)?;
+        unchecked += batch.unchecked;
+        for DamagedEvent { thread_id, seq } in batch.damaged {
+            threads.entry(thread_id).or_default().push(seq);
+        }
+        match batch.next {
+            Some(next) => position = next,
+            None => break,
+        }
+    }
+    let describe =
+        |(thread_id, seqs)| format!("damaged events of thread {thread_id}: {}", describe_seqs(seqs));
+    Ok((threads.into_iter().take(PROBLEMS_MAX as usize).map(describe).collect(), unchecked))
+}
+
+/// Returns seqs as text, with consecutive ones as a range, and at most [`RANGES_MAX`] ranges.
+fn describe_seqs(mut seqs: Vec<Seq>) -> String {
+    seqs.sort_unstable();
+    let describe_range = |range: &[Seq]| match range {
+        [] => String::new(),
+        [only] => only.to_string(),
+        [first, .., last] => format!("{first}–{last}"),
+    };
+    let ranges = seqs.chunk_by(|left, right| left + 1 == *right);
+    let texts: Vec<String> = ranges.clone().take(RANGES_MAX).map(describe_range).collect();
+    let omission = if ranges.count() > RANGES_MAX { ", …" } else { "" };
+    format!("{}{omission}", texts.join(", "))
+}
+
+/// Returns the statement for the events after the row `$1`, at most `$2`. The events are the outer table, because only then
+/// are they read in the order of their rows.
+fn batch_sql() -> String {
+    format!(
+        "SELECT {COLUMNS}, h.thread_id, e.event_row FROM events e CROSS JOIN thread_heads h
+         WHERE h.thread_key = e.thread_key AND e.event_row > $1 ORDER BY e.event_row LIMIT $2"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::query_plan;
+
+    #[test]
+    fn damaged_events_are_listed_in_ranges() {
+        assert_eq!(describe_seqs(vec![7, 5, 6, 9, 1]), "1, 5–7, 9");
+        let even = (0..11).map(|number| number * 2).collect();
+        assert_eq!(describe_seqs(even), "0, 2, 4, 6, 8, 10, 12, 14, 16, 18, …");
+    }
+
+    #[test]
+    fn events_are_verified_in_the_order_of_their_rows() {
+        assert_eq!(
+            query_plan(&batch_sql()),
+            ["SEARCH e USING INTEGER PRIMARY KEY (rowid>?)", "SEARCH h USING INTEGER PRIMARY KEY (rowid=?)"]
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! Damaged events: no command serves changed text, the history shows the rest, and `segue db salvage` saves it.
+
+use serde_json::Value;
+
+use crate::sandbox::TestSandbox;
+
+/// The exit code of a failure of the database.
+const STORE: i32 = 1;
+
+/// Changes a word of the answer about the clock, as a defective disk would.
+const DAMAGE: &str =
+    "UPDATE events SET content = replace(content, 'clock is read twice', 'clock is read thrice')
+    WHERE event_type = 'ai_message' AND content LIKE '%clock is read twice%'";
+
+/// Imports the sample session, damages one of its messages, and returns the id of its thread.
+fn import_and_damage(sandbox: &TestSandbox) -> String {
+    let path = sandbox.write_session();
+    assert_eq!(sandbox.run(&["import", &path]).code, 0);
+    sandbox.execute_sql(DAMAGE);
+    sandbox.threads()[0]["thread_id"].as_str().unwrap().to_owned()
+}
+
+fn damaged_entries(page: &Value) -> Vec<u64> {
+    let entries = page["entries"].as_array().unwrap().iter();
+    entries
+        .filter(|entry| entry["type"] == "event_damaged")
+        .map(|entry| entry["seq"].as_u64().unwrap())
+        .collect()
+}
+
+#[test]
+fn a4_b14_changed_text_is_served_by_no_command_and_the_rest_is_shown() {
+    let sandbox = TestSandbox::new();
+    let thread = import_and_damage(&sandbox);
+    let events_before = sandbox.threads()[0]["last_seq"].clone();
+    let page = sandbox.json(&["history", &thread, "--json"]);
+    let [seq] = damaged_entries(&page)[..] else { panic!("{page}") };
+    assert!(page["entries"].as_array().unwrap().len() > 5, "{page}");
+    let shown = sandbox.run(&["history", &thread]);
+    assert!(shown.code == 0 && shown.stdout.contains(&format!("Event {seq} is damaged")), "{shown:?}");
+    let what = format!("event {seq} of thread {thread}");
+    for args in [
+        &["threads", "export", &thread, "--format", "json"][..],
+        &["threads", "export", &thread],
+        &["handoff", &thread, "--preview"],
+        &["compact", &thread],
+    ] {
+        let output = sandbox.run(args);
+        assert_eq!(output.code, STORE, "{args:?}: {output:?}");
+        assert!(output.stderr.contains(&what) && output.stderr.contains("hint: "), "{args:?}: {output:?}");
+        assert!(!output.stdout.contains("thrice"), "{args:?}: {output:?}");
+    }
+    let found = sandbox.run(&["search", "clock", "--everywhere"]);
+    assert!(found.code == 0 && !found.stdout.contains("thrice"), "{found:?}");
+    assert_eq!(sandbox.threads()[0]["last_seq"], events_before, "nothing was appended");
+    let until = (seq - 1).to_string();
+    assert_eq!(sandbox.run(&["threads", "fork", &thread, "--until", &until]).code, 0);
+    let doctor = sandbox.run(&["doctor", "--json"]);
+    assert_eq!(doctor.code, STORE, "{doctor:?}");
+    assert!(doctor.stdout.contains(&format!("damaged events of thread {thread}: {seq}")), "{doctor:?}");
+}
+
+#[test]
+fn a_salvage_saves_the_rest_into_a_new_file() {
+    let sandbox = TestSandbox::new().with_file_database();
+    let thread = import_and_damage(&sandbox);
+    let page = sandbox.json(&["history", &thread, "--json"]);
+    let [seq] = damaged_entries(&page)[..] else { panic!("{page}") };
+    let file = sandbox.home().join("segue.db").to_str().unwrap().to_owned();
+    let salvaged = sandbox.run(&["db", "salvage", &file, "--to", "saved.db"]);
+    assert_eq!(salvaged.code, 0, "{salvaged:?}");
+    assert!(salvaged.stdout.contains(&format!("Lost events of thread {thread}: {seq}")), "{salvaged:?}");
+    let url = "sqlite:saved.db";
+    let saved = sandbox.json(&["history", &thread, "--json", "--database-url", url]);
+    assert_eq!(damaged_entries(&saved), Vec::<u64>::new());
+    assert_eq!(saved["entries"].as_array().unwrap().len() + 1, page["entries"].as_array().unwrap().len());
+    let doctor = sandbox.json(&["doctor", "--json", "--database-url", url]);
+    assert!(doctor.as_array().unwrap().iter().all(|check| check["verdict"] != "fail"), "{doctor}");
+    let report = sandbox.json(&["db", "salvage", &file, "--to", "again.db", "--json"]);
+    assert_eq!(report["lost_events"][0]["ranges"], serde_json::json!([[seq, seq]]), "{report}");
+    sandbox
+        .run(&["db", "salvage", &file, "--to", "saved.db"])
+        .assert_error(2, "a file with this name exists");
+    sandbox.run(&["db", "salvage", "none.db", "--to", "other.db"]).assert_error(2, "find the database");
+}

@@ -19,7 +19,7 @@ mod rule_suggestions;
 mod secret;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 pub use decide::{PermissionRules, PermissionVerdict, decide_call};
 pub(crate) use hidden_paths::{HiddenPaths, hidden_note, hidden_paths, with_rules};
@@ -48,7 +48,7 @@ pub struct Permissions {
 }
 
 /// The default for commands that run in the sandbox, if no rule is about them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SandboxedCommands {
     /// They need approval.

@@ -41,12 +41,14 @@ fn namespaces() -> Option<SandboxSupport> {
 /// A hostile repository with files around it that it must not reach.
 struct HostileRepository {
     sandbox: TestSandbox,
+    /// The model of the newest turn, which may go on after a decision.
+    server: Option<ScriptedServer>,
 }
 
 impl HostileRepository {
     fn new() -> Self {
         let sandbox = TestSandbox::new();
-        let fixture = Self { sandbox };
+        let fixture = Self { sandbox, server: None };
         for (path, text) in [
             ("user/.ssh/id_ed25519", PLANTED),
             ("user/.aws/credentials", PLANTED),
@@ -105,6 +107,7 @@ impl HostileRepository {
         let blocks = last.as_array().unwrap().iter().filter_map(|message| message["content"].as_array());
         let results = blocks.flatten().filter(|block| block["type"] == "tool_result");
         let results = results.map(|block| block["content"].to_string()).collect();
+        self.server = Some(server);
         (output, results)
     }
 }

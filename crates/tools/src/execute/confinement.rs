@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use parking_lot::Mutex;
 use sandbox::{Isolation, Launcher, NetworkAccess, SandboxPolicy, SandboxSupport};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 use tokio::process::Command;
 
@@ -66,7 +66,7 @@ impl SandboxConfig {
 }
 
 /// The use of the sandbox.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SandboxMode {
     /// The sandbox is used where the system supports it.
@@ -79,7 +79,7 @@ pub enum SandboxMode {
 }
 
 /// The network of commands in the sandbox.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SandboxNetwork {
     /// No network.
@@ -224,7 +224,9 @@ impl CommandSandbox {
         writable.extend(repository.writable);
         writable.extend(resolve(&self.config.writable));
         let declared = resolve(&self.config.readable);
+        // A folder is named by a search, which leaves files of secrets out.
         let approved = approved.iter().filter_map(|path| root.join(path).canonicalize().ok());
+        let approved = approved.filter(|path| path.is_file());
         let readable_secrets: Vec<PathBuf> = declared.iter().cloned().chain(approved).collect();
         let mut hidden = secret_files::find(root);
         hidden.retain(|path| !readable_secrets.iter().any(|readable| path.starts_with(readable)));

@@ -84,6 +84,25 @@ fn both_mechanisms_confine_files() {
 }
 
 #[test]
+fn a_file_for_the_user_is_refused_and_not_lost_in_the_private_home_folder() {
+    let Some(support) = support().filter(|support| support.has_namespaces) else { return };
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let home = folder.path().canonicalize().unwrap();
+    if home.starts_with("/tmp") || home.starts_with("/var/tmp") {
+        println!(
+            "skipped: the tests are built in a folder for temporary files, which commands can write: {support:?}"
+        );
+        return;
+    }
+    let mut fixture = PolicyFixture::new(Isolation::Namespaces);
+    fixture.policy.home = Some(home.clone());
+    let home = home.display();
+    let text =
+        fixture.run(&format!("echo x > {home}/.cache/x && echo cached; echo x > {home}/report && echo lost"));
+    assert!(text.contains("cached") && !text.contains("lost"), "{text}");
+}
+
+#[test]
 fn k6_dangerous_system_calls_fail_with_both_mechanisms() {
     let calls = [
         ("ptrace", libc::SYS_ptrace, "0, 0, 0, 0"),

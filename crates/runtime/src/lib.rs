@@ -52,7 +52,8 @@ pub use stream::{
     SubscriptionItem,
 };
 pub use tool::{
-    CallReview, CallSubject, RepeatSafety, ResultTiming, ReviewDetail, Tool, ToolContext, ToolOutput,
+    CallReview, CallSubject, Confinement, RepeatSafety, ResultTiming, ReviewDetail, Tool, ToolContext,
+    ToolOutput,
 };
 pub use turn::breakpoints::{Breakpoints, NodeSet};
 pub use turn::{RunEnding, TurnEffect, TurnInput, TurnLimits, TurnMachine, interrupt_id};

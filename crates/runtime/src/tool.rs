@@ -115,6 +115,18 @@ pub enum ReviewDetail {
     Diff(String),
 }
 
+/// The restriction of the processes that a call starts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Confinement {
+    /// The call starts no process, or one with the rights of this program.
+    #[default]
+    None,
+    /// The processes are restricted, so that they can change only what the call's tool allows.
+    Sandboxed,
+    /// The call requests to start a process without the restrictions that it would have otherwise.
+    Declined,
+}
+
 /// A preview of a call: its effects, computed without making the call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallReview {
@@ -122,6 +134,8 @@ pub struct CallReview {
     pub subjects: Vec<CallSubject>,
     /// The details for the person who decides.
     pub detail: ReviewDetail,
+    /// The restriction of the processes that the call starts.
+    pub confinement: Confinement,
 }
 
 /// A tool that a model can call.

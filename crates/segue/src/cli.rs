@@ -335,7 +335,8 @@ pub(crate) struct RunLimitArgs {
     /// Longest time of the run: seconds, or a number with s, m or h
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
-    /// Tool calls that need approval: ask (stop and wait for `segue decide`), deny or allow
+    /// Tool calls that need approval: ask (stop and wait for `segue decide`), sandboxed (like ask, but make commands in the
+    /// sandbox), deny or allow
     #[arg(long, value_enum, value_name = "POLICY", default_value_t, hide_possible_values = true)]
     pub(crate) approve: ApprovalChoice,
 }
@@ -346,6 +347,8 @@ pub(crate) enum ApprovalChoice {
     /// The run stops and waits for `segue decide`.
     #[default]
     Ask,
+    /// Commands in the sandbox run, and the run stops for other calls.
+    Sandboxed,
     /// The calls are rejected, and the agent gets the rejection as their result.
     Deny,
     /// The calls are made.

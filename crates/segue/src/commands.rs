@@ -410,6 +410,7 @@ fn build_run_limits(model_calls_max: Option<u64>, timeout: Option<Duration>) -> 
 const fn approval_policy(approve: ApprovalChoice) -> ApprovalPolicy {
     match approve {
         ApprovalChoice::Ask => ApprovalPolicy::Ask,
+        ApprovalChoice::Sandboxed => ApprovalPolicy::Sandboxed,
         ApprovalChoice::Deny => ApprovalPolicy::Deny,
         ApprovalChoice::Allow => ApprovalPolicy::Allow,
     }

@@ -15,9 +15,12 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Performs one command. Before the signal handler of the crate `terminal` ends the process, it ends the commands of user
+/// Performs one command, or, as the launcher of the sandbox, restricts itself and executes another program. Before the signal handler of the crate `terminal` ends the process, it ends the commands of user
 /// hooks and removes the home folder of a demo.
 fn main() -> ExitCode {
+    if let Some(failure) = sandbox::run_launcher() {
+        return failure;
+    }
     let cli = match cli::CliArgs::parse_args() {
         Ok(cli) => cli,
         Err(error) => return exit::report_usage_error(&error),

@@ -110,7 +110,7 @@ impl ToolApproval {
                     );
                     decided.refuse(call, "policy", &rule, &reason)?;
                 }
-                (PermissionVerdict::Ask { rule }, ApprovalPolicy::Ask) => {
+                (PermissionVerdict::Ask { rule }, ApprovalPolicy::Ask | ApprovalPolicy::Sandboxed) => {
                     let (review, reviewed) = self.record_review(step, call, review).await;
                     let request = request::action_request(&self.rule_book.rules(), call, &review, &rule);
                     requests.push((reviewed, request));

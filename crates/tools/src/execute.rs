@@ -2,9 +2,11 @@
 //!
 //! [`read_only`] recognizes command lines that only read. Such a line runs with a minimal environment, and git runs
 //! without the programs that a repository's configuration could start. Whether a command line may run at all is decided
-//! in [`crate::permission`]. There is no sandbox.
+//! in [`crate::permission`]. [`confinement`] puts the commands into a sandbox.
 
 mod ansi;
+pub(crate) mod confinement;
+mod denial;
 mod environment;
 mod git;
 mod output;
@@ -12,12 +14,15 @@ mod process;
 mod read_only;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use model::ToolSpec;
 use protocol::ToolStatus;
-use runtime::{CallReview, CallSubject, GraphUpdate, ReviewDetail, Tool, ToolContext, ToolOutput};
+use runtime::{
+    CallReview, CallSubject, Confinement, GraphUpdate, ReviewDetail, Tool, ToolContext, ToolOutput,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -25,6 +30,8 @@ use tokio::process::Command;
 
 use crate::parse_args;
 use crate::workspace::Workspace;
+use confinement::{CommandLaunch, CommandSandbox, SandboxConfig, SandboxMode, SandboxStatus};
+use environment::ShellLaunch;
 use git::ExpectedObjects;
 use output::ShellOutput;
 use process::CommandExit;
@@ -55,6 +62,7 @@ pub(crate) struct ExecuteTool {
     secrets: Vec<String>,
     /// The shell that runs the lines.
     shell: CommandShell,
+    sandbox: Arc<CommandSandbox>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -67,15 +75,41 @@ struct ExecuteArgs {
     #[schemars(description = format!("The longest time it may run. Default: {TIMEOUT_SECONDS}."))]
     timeout_seconds: Option<u64>,
     /// The purpose of the command in a few words, for the person who approves it.
-    #[serde(default, rename = "description")]
-    _description: Option<String>,
+    #[serde(default)]
+    description: Option<String>,
+    /// Run it outside the sandbox, for example because it needs the network. A person is always asked; `description` must
+    /// give the reason. Default: false.
+    #[serde(default)]
+    outside_sandbox: bool,
 }
 
 impl ExecuteTool {
     /// Returns the tool. `secrets` are the names of environment variables that commands don't get, in addition to those
-    /// of the known model providers.
-    pub const fn new(secrets: Vec<String>, shell: CommandShell) -> Self {
-        Self { secrets, shell }
+    /// of the known model providers. Commands in the sandbox cannot open the files and folders in `protected`.
+    pub fn new(
+        secrets: Vec<String>,
+        shell: CommandShell,
+        sandbox: SandboxConfig,
+        protected: Vec<PathBuf>,
+    ) -> Self {
+        Self { secrets, shell, sandbox: Arc::new(CommandSandbox::new(sandbox, protected)) }
+    }
+
+    /// Returns the confinement of a call with these arguments.
+    async fn confinement(&self, args: &ExecuteArgs) -> Confinement {
+        let sandbox = Arc::clone(&self.sandbox);
+        let status = tokio::task::spawn_blocking(move || sandbox.status()).await;
+        match status.unwrap_or(SandboxStatus::Off) {
+            SandboxStatus::Off => Confinement::None,
+            SandboxStatus::Active(_) if !args.outside_sandbox => Confinement::Sandboxed,
+            SandboxStatus::Active(_) => Confinement::Declined,
+            SandboxStatus::Unsupported(_)
+                if args.outside_sandbox && self.sandbox.mode() == SandboxMode::Require =>
+            {
+                Confinement::Declined
+            }
+            SandboxStatus::Unsupported(_) => Confinement::None,
+        }
     }
 
     /// Runs the command and returns its output. A status other than 0, a timeout and a cancellation are error outputs.
@@ -86,7 +120,7 @@ impl ExecuteTool {
     async fn run(&self, args: &ExecuteArgs, context: &ToolContext) -> Result<ToolOutput, String> {
         let workspace = Workspace::open(&context.workspace)?;
         let seconds = args.timeout_seconds.unwrap_or(TIMEOUT_SECONDS).clamp(1, TIMEOUT_SECONDS_MAX);
-        let command = self.build_command(&args.command, &workspace).await?;
+        let (command, launch) = self.build_command(args, &workspace).await?;
         let mut output = ShellOutput::for_call(context);
         let exit = process::run_command(command, Duration::from_secs(seconds), &context.cancel, &mut output)
             .await
@@ -102,28 +136,69 @@ impl ExecuteTool {
         };
         let output = match exit_note {
             None => ToolOutput::success(text),
-            Some(note) => ToolOutput {
-                status: ToolStatus::Error,
-                ..ToolOutput::success(format!("{}{note}", crate::truncation::with_final_newline(text)))
-            },
+            Some(note) => {
+                let hint =
+                    launch.is_sandboxed().then(|| denial::hint(text, self.sandbox.network())).flatten();
+                let hint = hint.map(|hint| format!("\n{hint}")).unwrap_or_default();
+                let text = format!("{}{note}{hint}", crate::truncation::with_final_newline(text));
+                ToolOutput { status: ToolStatus::Error, ..ToolOutput::success(text) }
+            }
         };
         let writes = finished.write.into_iter().collect();
         Ok(output.with_update(GraphUpdate { writes, ..GraphUpdate::default() }))
     }
 
-    /// Builds the shell command for a line.
+    /// Builds the shell command for a line, and returns it with the way in which it is started.
     ///
     /// # Errors
-    /// Returns the message for the model if git cannot be configured safely.
-    async fn build_command(&self, line: &str, workspace: &Workspace) -> Result<Command, String> {
+    /// Returns the message for the model if git cannot be configured safely, or the sandbox cannot be used.
+    async fn build_command(
+        &self,
+        args: &ExecuteArgs,
+        workspace: &Workspace,
+    ) -> Result<(Command, CommandLaunch), String> {
+        let line = &args.command;
         let Some(read_only) = read_only::parse_read_only(line) else {
-            return Ok(environment::inherited_shell(line, workspace, &self.secrets, self.shell));
+            let launch = self.launch(args, workspace, Vec::new()).await?;
+            let command = environment::inherited_shell(
+                line,
+                workspace,
+                &self.secrets,
+                ShellLaunch { shell: self.shell, launch: &launch },
+            );
+            return Ok((command, launch));
         };
-        let mut command = environment::restricted_shell(&read_only.script(workspace), workspace, self.shell);
+        // A file of secrets that the line names was judged by the rules, or approved by a person.
+        let launch = self.launch(args, workspace, read_only.paths(workspace).unwrap_or_default()).await?;
+        let script = read_only.script(workspace);
+        let mut command = environment::restricted_shell(
+            &script,
+            workspace,
+            ShellLaunch { shell: self.shell, launch: &launch },
+        );
         if read_only.uses_git {
             command.envs(git::safe_environment(workspace).await?);
         }
-        Ok(command)
+        Ok((command, launch))
+    }
+
+    /// Returns the way in which a command is started: in the sandbox, unless the call declines it. `approved` are
+    /// files that the command may read although they may contain secrets.
+    ///
+    /// # Errors
+    /// Returns the message for the model if the sandbox cannot be used.
+    async fn launch(
+        &self,
+        args: &ExecuteArgs,
+        workspace: &Workspace,
+        approved: Vec<PathBuf>,
+    ) -> Result<CommandLaunch, String> {
+        if args.outside_sandbox {
+            return Ok(CommandLaunch::default());
+        }
+        let (sandbox, workspace) = (Arc::clone(&self.sandbox), workspace.clone());
+        let launch = tokio::task::spawn_blocking(move || sandbox.launch(&workspace, &approved)).await;
+        launch.unwrap_or_else(|_| Err("the sandbox cannot be prepared".to_owned()))
     }
 }
 
@@ -142,6 +217,11 @@ impl ExecuteArgs {
             command if command.len() > COMMAND_BYTES_MAX => Err(format!(
                 "bad arguments: the command has more than {COMMAND_BYTES_MAX} bytes; use a script"
             )),
+            _ if args.outside_sandbox
+                && args.description.as_deref().unwrap_or_default().trim().is_empty() =>
+            {
+                Err("bad arguments: outside_sandbox needs the reason in `description`".to_owned())
+            }
             _ => Ok(args),
         }
     }
@@ -179,7 +259,9 @@ impl Tool for ExecuteTool {
             "execute",
             "Runs a command line in the workspace with the shell and returns its output and exit status. \
                           There is no input. A command that goes on in the background is not listened to: send its \
-                          output to a file. For files, read_file, edit_file, glob and grep are better.",
+                          output to a file. For files, read_file, edit_file, glob and grep are better. Where the \
+                          variable SEGUE_SANDBOX is set, commands run in a sandbox: they write only to the \
+                          workspace and temporary files, and may have no network.",
         )
     }
 
@@ -190,7 +272,9 @@ impl Tool for ExecuteTool {
     /// Reviews the call. The command line is always a subject. If the line only reads, and only inside the workspace,
     /// the paths that it reads are subjects too.
     async fn review(&self, args: &Value, context: &ToolContext) -> CallReview {
-        let Ok(ExecuteArgs { command, .. }) = ExecuteArgs::parse(args) else { return CallReview::default() };
+        let Ok(args) = ExecuteArgs::parse(args) else { return CallReview::default() };
+        let confinement = self.confinement(&args).await;
+        let command = args.command;
         let root = context.workspace.clone();
         let line = command.clone();
         let access = tokio::task::spawn_blocking(move || ReadAccess::of_line(&line, &root));
@@ -199,6 +283,7 @@ impl Tool for ExecuteTool {
             return CallReview {
                 subjects: vec![CallSubject::Command(String::new())],
                 detail: ReviewDetail::Arguments,
+                confinement,
             };
         };
         let mut subjects = vec![CallSubject::Command(command.clone())];
@@ -207,7 +292,7 @@ impl Tool for ExecuteTool {
         {
             subjects.extend(access.paths.into_iter().map(CallSubject::Path));
         }
-        CallReview { subjects, detail: ReviewDetail::Command(command) }
+        CallReview { subjects, detail: ReviewDetail::Command(command), confinement }
     }
 
     async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {

@@ -5,7 +5,8 @@
 //! approval, and the hook [`ToolApproval`] enforces that decision and asks the user.
 //!
 //! Every tool that opens files itself stays inside the workspace, bounds its output, and reports a bad call with an
-//! error text that the model can act on. Deliberately absent: any policy about context, and a sandbox for commands.
+//! error text that the model can act on. Commands run in a sandbox where the system has one. Deliberately absent: any
+//! policy about context.
 
 mod approval;
 mod execute;
@@ -28,6 +29,7 @@ use serde_json::Value;
 
 pub use approval::ToolApproval;
 pub use execute::CommandShell;
+pub use execute::confinement::{SandboxConfig, SandboxMode, SandboxNetwork, SandboxStatus, sandbox_status};
 pub use shell::quote as quote_shell_word;
 pub use skills::{Skill, SkillCatalog, Skills};
 pub use todos::{TODOS_CHANNEL, Todo};
@@ -38,14 +40,16 @@ const BINARY_PROBE_BYTES: usize = 8 * 1024;
 /// Settings of the built-in tools.
 #[derive(Debug, Clone, Default)]
 pub struct ToolSettings {
-    /// Folders and files that the file tools never write to, inside or outside the workspace. A folder covers
-    /// everything below it. The tool `execute` does not check this list.
+    /// Folders and files that the file tools never write to, inside or outside the workspace, and that commands in the
+    /// sandbox cannot open. A folder covers everything below it.
     pub protected: Vec<PathBuf>,
     /// Names of environment variables that are removed from the environment of commands, in addition to the variables
     /// that hold API keys of the known model providers.
     pub secrets: Vec<String>,
     /// The shell that runs the command lines of the tool `execute`.
     pub shell: CommandShell,
+    /// The sandbox of commands. Only a program whose `main` begins with `sandbox::run_launcher` has one.
+    pub sandbox: SandboxConfig,
 }
 
 /// Returns the agent's built-in tools.
@@ -54,9 +58,13 @@ pub struct ToolSettings {
 /// the tools once per process, not once per run: a second set starts with an empty record.
 pub fn builtin_tools(settings: ToolSettings) -> Vec<Arc<dyn Tool>> {
     let protected = settings.protected.iter();
-    let protected = protected.map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
-    let changes =
-        Arc::new(files::file_change::FileChanges { protected, ..files::file_change::FileChanges::default() });
+    let protected: Vec<PathBuf> =
+        protected.map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
+    let changes = Arc::new(files::file_change::FileChanges {
+        protected: protected.clone(),
+        ..files::file_change::FileChanges::default()
+    });
+    let execute = execute::ExecuteTool::new(settings.secrets, settings.shell, settings.sandbox, protected);
     vec![
         Arc::new(files::ls::LS),
         Arc::new(files::read_file::ReadFileTool::new(Arc::clone(&changes.read_tracker))),
@@ -64,7 +72,7 @@ pub fn builtin_tools(settings: ToolSettings) -> Vec<Arc<dyn Tool>> {
         Arc::new(search::grep::GREP),
         Arc::new(files::write_file::WriteFileTool::new(Arc::clone(&changes))),
         Arc::new(files::edit_file::EditFileTool::new(changes)),
-        Arc::new(execute::ExecuteTool::new(settings.secrets, settings.shell)),
+        Arc::new(execute),
         Arc::new(todos::WriteTodosTool),
     ]
 }

@@ -7,7 +7,8 @@
 //! a rule denies or asks, searches leave the files out and report their number, and a command that walks folders needs
 //! approval.
 //!
-//! Rules guard against mistakes. They are not a sandbox: an allowed command may do anything that its program can do.
+//! Rules guard against mistakes. What an allowed command can do is bounded by the sandbox in which it runs, if there is
+//! one; a call that requests to run outside it always needs approval.
 
 mod command_parts;
 mod decide;
@@ -18,7 +19,7 @@ mod rule_suggestions;
 mod secret;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 pub use decide::{PermissionRules, PermissionVerdict, decide_call};
 pub(crate) use hidden_paths::{HiddenPaths, hidden_note, hidden_paths, with_rules};
@@ -46,6 +47,17 @@ pub struct Permissions {
     pub deny: Vec<PermissionRule>,
 }
 
+/// The default for commands that run in the sandbox, if no rule is about them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SandboxedCommands {
+    /// They need approval.
+    #[default]
+    Ask,
+    /// They are allowed.
+    Allow,
+}
+
 protocol::named_enum! {
     /// The policy for calls that need approval.
     #[derive(Default)]
@@ -53,6 +65,8 @@ protocol::named_enum! {
         /// The run is interrupted and asks the user.
         #[default]
         Ask = "ask",
+        /// Like `Ask`, but commands in the sandbox need approval only if a rule says so.
+        Sandboxed = "sandboxed",
         /// The call is refused, with an error result for the model.
         Deny = "deny",
         /// The call is made without approval. A call that a rule denies is still refused, and a handoff is never

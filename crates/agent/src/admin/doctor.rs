@@ -5,11 +5,15 @@ use journal::{EmbeddingCounts, HealthCheckDepth, PoolStatistics};
 use memory::AgentFile;
 use protocol::HandoffStatus;
 use serde::Serialize;
+use tools::{SandboxMode, SandboxNetwork, SandboxStatus};
 
 use crate::assembly::models::is_offline_summary;
 use crate::assembly::project_notes;
 use crate::memories::embeddings::EmbeddingStatus;
 use crate::{AdminService, Error, MemoryError};
+
+/// The remedy for a system without a sandbox.
+const SANDBOX_HINT: &str = "use Linux 5.13 or newer with Landlock enabled (`lsm=landlock,…`), or macOS";
 
 /// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -61,6 +65,7 @@ impl<'a> AdminService<'a> {
             checks.extend(self.connections_check());
             checks.push(self.pending_check().await);
             checks.push(self.runs_check().await);
+            checks.push(self.sandbox_check().await);
             checks.push(self.models_check());
             checks.extend(self.summarizers_check());
             checks.extend(self.embeddings_check().await);
@@ -319,6 +324,54 @@ impl<'a> AdminService<'a> {
         DoctorCheck::new("runs", CheckStatus::Warn, problems.join("; ")).with_hint(
             "`segue chat -t THREAD` resumes the run where it stopped; the next handoff finishes the others",
         )
+    }
+
+    /// Checks whether commands run in a sandbox, and what this system supports.
+    async fn sandbox_check(self) -> DoctorCheck {
+        let config = self.agent.config.sandbox.clone();
+        let network = match config.network {
+            SandboxNetwork::Off => "without network",
+            SandboxNetwork::On => "with network",
+        };
+        let mode = config.mode;
+        let status = tokio::task::spawn_blocking(move || tools::sandbox_status(&config)).await;
+        match (status.unwrap_or(SandboxStatus::Off), mode) {
+            (SandboxStatus::Off, _) => DoctorCheck::new(
+                "sandbox",
+                CheckStatus::Warn,
+                "off: an approved command can do everything that you can do",
+            )
+            .with_hint("remove `mode` of `[sandbox]` in config.toml"),
+            (SandboxStatus::Unsupported(_), SandboxMode::Require) => DoctorCheck::new(
+                "sandbox",
+                CheckStatus::Fail,
+                "required, and this system has none: no command runs",
+            )
+            .with_hint(SANDBOX_HINT),
+            (SandboxStatus::Unsupported(_), SandboxMode::Auto | SandboxMode::Off) => DoctorCheck::new(
+                "sandbox",
+                CheckStatus::Warn,
+                "this system has none: an approved command can do everything that you can do",
+            )
+            .with_hint(SANDBOX_HINT),
+            (SandboxStatus::Active(support), _) if support.has_seatbelt => {
+                DoctorCheck::new("sandbox", CheckStatus::Ok, format!("sandbox-exec; commands run {network}"))
+            }
+            (SandboxStatus::Active(support), _) => {
+                let abi = support.landlock_abi;
+                let parts = format!("Landlock ABI {abi}, a filter of system calls");
+                if support.has_namespaces {
+                    let detail = format!("{parts}, namespaces; commands run {network}");
+                    return DoctorCheck::new("sandbox", CheckStatus::Ok, detail);
+                }
+                let detail = format!(
+                    "{parts}, no namespaces; commands run {network}, and can read files of secrets in the workspace and \
+                     change the settings of its git repository"
+                );
+                DoctorCheck::new("sandbox", CheckStatus::Warn, detail)
+                    .with_hint("permit user namespaces, for example with `sysctl kernel.apparmor_restrict_unprivileged_userns=0`")
+            }
+        }
     }
 
     /// Checks that a model can be used.

@@ -15,7 +15,7 @@ use protocol::AssistantId;
 use runtime::Tool;
 use tokio::sync::OnceCell;
 use tools::Skills;
-use tools::permission::{self, Permissions, RuleBook};
+use tools::permission::{self, ApprovalPolicy, Permissions, RuleBook, SandboxedCommands};
 
 use super::subagent::TASK_TOOL;
 use crate::Result;
@@ -146,13 +146,15 @@ impl Agent {
             protected: vec![home.to_owned()],
             secrets: self.models.key_env_variables(),
             shell: self.config.run.shell,
+            sandbox: self.config.sandbox.clone(),
         };
         let mut built_in_tools = tools::builtin_tools(settings);
         built_in_tools.extend(self.extra_tools.iter().cloned());
         let trusted = [TASK_TOOL, LOAD_SKILL_TOOL, REQUEST_HANDOFF, RECALL, STORE, COMPACT_CONVERSATION];
         let trusted = trusted.map(str::to_owned).to_vec();
         let permissions = &self.config.permissions;
-        let rules = RuleBook::open(permissions, trusted.clone(), Some(self.permissions_file()))?;
+        let rules = RuleBook::open(permissions, trusted.clone(), Some(self.permissions_file()))?
+            .with_sandboxed_commands(self.sandboxed_commands());
         let (servers, mut notices) = self.start_mcp_servers().await?;
         let known = built_in_tools.iter().map(|tool| tool.spec().name);
         let known: Vec<String> = known.chain(trusted).chain([memory::EDIT_MEMORY.to_owned()]).collect();
@@ -169,6 +171,16 @@ impl Agent {
             current_tools: Mutex::new(Arc::new([])),
             notices: Mutex::new(notices),
         })
+    }
+
+    /// Returns the default for commands in the sandbox.
+    fn sandboxed_commands(&self) -> SandboxedCommands {
+        match self.settings.approval_policy {
+            ApprovalPolicy::Sandboxed => SandboxedCommands::Allow,
+            ApprovalPolicy::Ask | ApprovalPolicy::Deny | ApprovalPolicy::Allow => {
+                self.config.sandbox.commands
+            }
+        }
     }
 
     /// Returns the path of the file with this workspace's remembered rules.

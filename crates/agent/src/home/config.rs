@@ -34,6 +34,8 @@ pub struct ConfigFile {
     pub run: RunConfig,
     /// Tool calls that are allowed, that need an approval, and that are refused.
     pub permissions: tools::permission::Permissions,
+    /// The sandbox of commands: the files that they read and write, and the network.
+    pub sandbox: tools::SandboxConfig,
     /// MCP servers, which provide additional tools.
     pub mcp: McpConfig,
     /// Settings of `segue serve`.
@@ -291,6 +293,7 @@ impl ConfigFile {
             .or_else(|| config.memory.validation_error())
             .or_else(|| config.search.validation_error())
             .or_else(|| config.serve.validation_error())
+            .or_else(|| config.sandbox.validation_error())
             .or_else(|| config.database.validation_error())
             .or_else(|| config.mirror.validation_error())
             .or_else(|| config.hooks.iter().find_map(user_hooks::HookConfig::validation_error))

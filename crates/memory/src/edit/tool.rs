@@ -84,7 +84,8 @@ impl EditMemoryTool {
         let (old_name, new_name) = (format!("a/{shown}"), format!("b/{shown}"));
         let header = DiffHeader { old: &old_name, new: &new_name };
         let diff = text_diff::unified_diff(&old, &new, CONTEXT_LINES, Some(header));
-        Some(CallReview { subjects: vec![CallSubject::Path(name)], detail: ReviewDetail::Diff(diff) })
+        let subjects = vec![CallSubject::Path(name)];
+        Some(CallReview { subjects, detail: ReviewDetail::Diff(diff), ..CallReview::default() })
     }
 }
 

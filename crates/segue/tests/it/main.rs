@@ -8,6 +8,7 @@ mod bad_input;
 mod book;
 mod chat;
 mod compact;
+mod confinement;
 mod database;
 mod handoff;
 mod memory;

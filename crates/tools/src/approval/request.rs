@@ -3,7 +3,7 @@
 //! [`super::decisions`].
 
 use protocol::{ActionRequest, InterruptPayload, ReviewConfig, SCHEMA_VERSION};
-use runtime::{CallReview, CallSubject, ReviewDetail, ToolCall};
+use runtime::{CallReview, CallSubject, Confinement, ReviewDetail, ToolCall};
 use serde_json::{Value, json};
 
 use super::text_warnings::{TextWarning, escape_hidden_characters, find_warnings};
@@ -18,6 +18,8 @@ const ALLOWED_DECISIONS: [&str; 4] = ["approve", "edit", "reject", "respond"];
 const DETAIL_BYTES_MAX: usize = 64 * 1024;
 /// Maximum number of characters of a command in the description.
 const DESCRIPTION_CHARS_MAX: usize = 100;
+/// The argument in which a call states why it would run outside the sandbox.
+const REASON_ARGUMENT: &str = "description";
 /// Maximum number of warnings about one call.
 const WARNINGS_MAX: usize = 20;
 
@@ -51,6 +53,10 @@ pub(super) fn action_request(
             details["diff"] = visible_text(diff, &mut warnings).into();
         }
     }
+    if review.confinement == Confinement::Declined {
+        warnings.insert(0, TextWarning::for_outside_sandbox(stated_reason(call)));
+        details["outside_sandbox"] = true.into();
+    }
     warnings.truncate(WARNINGS_MAX);
     details["warnings"] = json!(warnings);
     details["rule"] = rule.into();
@@ -79,6 +85,11 @@ pub(super) fn interrupt_payload(
     }
 }
 
+/// Returns the reason that a call states for running outside the sandbox.
+fn stated_reason(call: &ToolCall) -> &str {
+    call.args.get(REASON_ARGUMENT).and_then(Value::as_str).unwrap_or_default()
+}
+
 /// Returns the one-line description of a call, such as `Run: cargo test`.
 fn description(call: &ToolCall, review: &CallReview) -> String {
     let path = review.subjects.iter().find_map(|subject| match subject {
@@ -88,7 +99,11 @@ fn description(call: &ToolCall, review: &CallReview) -> String {
     match (&review.detail, path) {
         (ReviewDetail::Command(command), _) => {
             let line = escape_hidden_characters(command.trim()).replace('\n', " ⏎ ");
-            format!("Run: {}", truncate_line(&line, DESCRIPTION_CHARS_MAX))
+            let verb = match review.confinement {
+                Confinement::Declined => "Run outside the sandbox",
+                Confinement::Sandboxed | Confinement::None => "Run",
+            };
+            format!("{verb}: {}", truncate_line(&line, DESCRIPTION_CHARS_MAX))
         }
         (ReviewDetail::Diff(diff), Some(path)) if diff.starts_with("--- /dev/null") => {
             format!("Create {path}")

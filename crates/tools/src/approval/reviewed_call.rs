@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use runtime::{CallReview, CallSubject, Channel, ChannelError, Channels};
+use runtime::{CallReview, CallSubject, Channel, ChannelError, Channels, Confinement};
 use serde::{Deserialize, Serialize};
 
 use crate::files::read_tracker::ContentHash;
@@ -27,6 +27,9 @@ pub(crate) struct ReviewedCall {
     /// SHA-256 of the file that the call would change, at the time of the review, as lowercase hex.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
+    /// Selects whether the call was reviewed as one that runs in the sandbox.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sandboxed: bool,
 }
 
 impl ReviewedCall {
@@ -36,11 +39,16 @@ impl ReviewedCall {
             call_id: call_id.to_owned(),
             subjects: review.subjects.iter().map(subject_hash).collect(),
             content: content.map(|hash| protocol::hex(&hash)),
+            sandboxed: review.confinement == Confinement::Sandboxed,
         }
     }
 
-    /// Returns a review with only those subjects of `review` that are not in this record.
+    /// Returns a review with only those subjects of `review` that are not in this record. None is, if the call was
+    /// reviewed as one in the sandbox and would run without it, for example in another process.
     pub fn unreviewed_subjects(&self, review: &CallReview) -> CallReview {
+        if self.sandboxed && review.confinement != Confinement::Sandboxed {
+            return review.clone();
+        }
         let new_subjects =
             review.subjects.iter().filter(|subject| !self.subjects.contains(&subject_hash(subject)));
         CallReview { subjects: new_subjects.cloned().collect(), ..CallReview::default() }

@@ -10,8 +10,12 @@ use serde::Serialize;
 use unicode_security::MixedScript;
 use unicode_security::confusable_detection::skeleton;
 
+use crate::truncation::truncate_line;
+
 /// Maximum number of warnings about one text.
 const WARNINGS_MAX: usize = 20;
+/// Maximum number of characters of the model's reason that are shown.
+const REASON_CHARS_MAX: usize = 300;
 
 /// A warning about a detail of a text that a reviewer could overlook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -46,6 +50,8 @@ enum TextWarningKind {
     Blanks,
     /// The text is truncated.
     Abridged,
+    /// The command would run outside the sandbox.
+    OutsideSandbox,
 }
 
 /// Matches text after at least 40 blanks or 10 empty lines, where it is easily overlooked.
@@ -59,6 +65,14 @@ impl TextWarning {
     pub fn for_truncation(bytes: usize) -> Self {
         let text = format!("only the beginning and the end of {bytes} bytes are shown");
         Self { kind: TextWarningKind::Abridged, place: "detail", line: 0, column: 0, code_point: None, text }
+    }
+
+    /// Returns the warning that a command would run outside the sandbox, for the reason that the model states.
+    pub fn for_outside_sandbox(reason: &str) -> Self {
+        let reason = truncate_line(&escape_hidden_characters(reason.trim()), REASON_CHARS_MAX);
+        let text = format!("runs outside the sandbox, with all your rights; the model's reason: {reason}");
+        let kind = TextWarningKind::OutsideSandbox;
+        Self { kind, place: "command", line: 0, column: 0, code_point: None, text }
     }
 }
 

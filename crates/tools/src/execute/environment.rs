@@ -8,6 +8,7 @@ use std::process::Stdio;
 use tokio::process::Command;
 
 use super::CommandShell;
+use super::confinement::CommandLaunch;
 use crate::shell;
 use crate::workspace::Workspace;
 
@@ -36,33 +37,44 @@ const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
 /// Variables that a read-only command inherits. None of them contains a secret or names a program.
 const SAFE_VARIABLES: &[&str] = &["HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "TMPDIR", "TZ", "USER"];
 
+/// The shell of a command, and the way in which it is started.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ShellLaunch<'a> {
+    /// The shell.
+    pub shell: CommandShell,
+    /// The start, in the sandbox or without it.
+    pub launch: &'a CommandLaunch,
+}
+
 /// Returns a shell that runs `script` with the environment of this process, without provider keys and the variables
 /// named in `secrets`.
 pub(super) fn inherited_shell(
     script: &str,
     workspace: &Workspace,
     secrets: &[String],
-    choice: CommandShell,
+    choice: ShellLaunch<'_>,
 ) -> Command {
     let mut command = shell_command(script, workspace, choice);
     for name in PROVIDER_KEY_VARIABLES.iter().copied().chain(secrets.iter().map(String::as_str)) {
         command.env_remove(name);
     }
     command.envs(NONINTERACTIVE_VARIABLES.iter().copied());
+    choice.launch.apply_environment(&mut command);
     command
 }
 
 /// Returns a shell that runs `script` with [`SAFE_VARIABLES`] only. Folders inside the workspace are removed from its
 /// search path, so that a project cannot substitute a program.
-pub(super) fn restricted_shell(script: &str, workspace: &Workspace, choice: CommandShell) -> Command {
+pub(super) fn restricted_shell(script: &str, workspace: &Workspace, choice: ShellLaunch<'_>) -> Command {
     let mut command = shell_command(script, workspace, choice);
     restrict(&mut command, workspace);
+    choice.launch.apply_environment(&mut command);
     command
 }
 
 /// Returns a program with the same restricted environment as [`restricted_shell`].
 pub(super) fn restricted_program(path: &Path, workspace: &Workspace) -> Command {
-    let mut command = command_in_workspace(path, workspace);
+    let mut command = command_in_workspace(path, workspace, &CommandLaunch::default());
     restrict(&mut command, workspace);
     command
 }
@@ -73,14 +85,14 @@ pub(super) fn find_program(name: &str, workspace: &Workspace) -> Option<PathBuf>
 }
 
 /// Returns the shell of the choice with the script as its argument. A shell that is not installed is replaced by `sh`.
-fn shell_command(script: &str, workspace: &Workspace, choice: CommandShell) -> Command {
-    let is_sh = match choice {
+fn shell_command(script: &str, workspace: &Workspace, choice: ShellLaunch<'_>) -> Command {
+    let is_sh = match choice.shell {
         CommandShell::Auto => shell::is_portable(script) && !has_bash_variables(),
         CommandShell::Bash => false,
         CommandShell::Sh => true,
     };
     let path = Path::new(if !is_sh && Path::new(BASH).is_file() { BASH } else { SH });
-    let mut command = command_in_workspace(path, workspace);
+    let mut command = command_in_workspace(path, workspace, choice.launch);
     command.arg("-c").arg(script);
     command
 }
@@ -99,9 +111,16 @@ fn is_bash_variable(name: &str) -> bool {
 }
 
 /// Returns a program that runs in the workspace with an empty standard input, as the leader of its own process group,
-/// so that it can be killed together with its children.
-fn command_in_workspace(program: &Path, workspace: &Workspace) -> Command {
-    let mut command = Command::new(program);
+/// so that it can be killed together with its children. A launcher becomes the program, so it has the same process.
+fn command_in_workspace(program: &Path, workspace: &Workspace, launch: &CommandLaunch) -> Command {
+    let mut command = match launch.prefix.split_first() {
+        Some((launcher, args)) => {
+            let mut command = Command::new(launcher);
+            command.args(args).arg(program);
+            command
+        }
+        None => Command::new(program),
+    };
     command.current_dir(workspace.root()).stdin(Stdio::null()).kill_on_drop(true).process_group(0);
     command
 }
@@ -133,7 +152,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(folder.path()).unwrap();
         let program = |line: &str, choice| {
-            let command = shell_command(line, &workspace, choice);
+            let launch = CommandLaunch::default();
+            let command = shell_command(line, &workspace, ShellLaunch { shell: choice, launch: &launch });
             command.as_std().get_program().to_string_lossy().into_owned()
         };
         let bash = if Path::new(BASH).is_file() { BASH } else { SH };

@@ -129,7 +129,10 @@ impl FileChanges {
         let (outcome, review) = match planned {
             Ok((target, diff)) => {
                 let subjects = vec![CallSubject::Path(target.relative().to_owned())];
-                (Ok(target), CallReview { subjects, detail: ReviewDetail::Diff(diff) })
+                (
+                    Ok(target),
+                    CallReview { subjects, detail: ReviewDetail::Diff(diff), ..CallReview::default() },
+                )
             }
             Err(reason) => (Err(reason), CallReview::default()),
         };

@@ -3,13 +3,13 @@
 
 use std::path::{Component, Path};
 
-use runtime::{CallReview, CallSubject};
+use runtime::{CallReview, CallSubject, Confinement};
 
 use crate::execute;
 use crate::permission::command_parts::{self, CommandPart};
 use crate::permission::hidden_paths::can_hide_paths;
 use crate::permission::rule::{MatchMode, PermissionRule};
-use crate::permission::{Permissions, looks_secret};
+use crate::permission::{Permissions, SandboxedCommands, looks_secret};
 
 /// Tools that read the workspace and change nothing.
 const READ_ONLY_TOOLS: &[&str] = &["read_file", "ls", "glob", "grep"];
@@ -33,6 +33,8 @@ pub struct PermissionRules {
     /// Names of additional tools that are allowed unless a rule says otherwise. These tools change nothing themselves,
     /// or ask the user on their own.
     pub trusted: Vec<String>,
+    /// The default for commands that run in the sandbox.
+    pub sandboxed_commands: SandboxedCommands,
 }
 
 /// The verdict of the rules about a call.
@@ -77,10 +79,20 @@ enum RuleTarget<'a> {
 /// 5. an `ask` rule that names only the tool,
 /// 6. an `allow` rule that names only the tool,
 /// 7. the default: reading inside the workspace is allowed, by tools and by commands that only read, as are trusted
-///    tools; everything else needs approval.
+///    tools and, if [`PermissionRules::sandboxed_commands`] says so, commands that run in the sandbox; everything else
+///    needs approval.
 ///
-/// A read-only command that walks folders needs approval if any rule denies or asks about files that are read.
+/// A read-only command that walks folders needs approval if any rule denies or asks about files that are read. A call
+/// that requests to run outside the sandbox needs approval, whatever rule allows the command.
 pub fn decide_call(rules: &PermissionRules, tool: &str, review: &CallReview) -> PermissionVerdict {
+    match (judge_subjects(rules, tool, review), review.confinement) {
+        (PermissionVerdict::Allow { .. }, Confinement::Declined) => ask("it would run outside the sandbox"),
+        (verdict, _) => verdict,
+    }
+}
+
+/// Returns the strictest verdict about the subjects of a call.
+fn judge_subjects(rules: &PermissionRules, tool: &str, review: &CallReview) -> PermissionVerdict {
     if review.subjects.is_empty() {
         return judge_target(rules, tool, &RuleTarget::Whole, CommandAccess::from_review(review));
     }
@@ -127,16 +139,22 @@ impl PermissionVerdict {
 enum CommandAccess {
     /// A command that only reads the paths among its subjects.
     ReadOnly,
+    /// A command that runs in the sandbox.
+    Sandboxed,
     /// Any other call.
     Unrestricted,
 }
 
 impl CommandAccess {
-    /// Derives the access from the subjects: only a read-only command has both a command and paths.
+    /// Derives the access from the review: only a read-only command has both a command and paths.
     fn from_review(review: &CallReview) -> Self {
         let has_path = review.subjects.iter().any(|subject| matches!(subject, CallSubject::Path(_)));
         let has_command = review.subjects.iter().any(|subject| matches!(subject, CallSubject::Command(_)));
-        if has_path && has_command { Self::ReadOnly } else { Self::Unrestricted }
+        match review.confinement {
+            _ if has_path && has_command => Self::ReadOnly,
+            Confinement::Sandboxed => Self::Sandboxed,
+            Confinement::None | Confinement::Declined => Self::Unrestricted,
+        }
     }
 }
 
@@ -206,6 +224,10 @@ fn default_verdict(rules: &PermissionRules, tool: &str, access: CommandAccess) -
     }
     if tool == EXECUTE && access == CommandAccess::ReadOnly {
         return allow_because("it only reads inside the workspace");
+    }
+    let allows_sandboxed = rules.sandboxed_commands == SandboxedCommands::Allow;
+    if tool == EXECUTE && access == CommandAccess::Sandboxed && allows_sandboxed {
+        return allow_because("it runs in the sandbox");
     }
     if UNRESTRICTED_TOOLS.contains(&tool) || rules.trusted.iter().any(|trusted| trusted == tool) {
         return allow_because("the tool needs no rule");

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use toml_edit::{Array, DocumentMut, value};
 
-use crate::permission::{PermissionRule, PermissionRules, Permissions};
+use crate::permission::{PermissionRule, PermissionRules, Permissions, SandboxedCommands};
 
 /// Number of hex digits of the workspace's hash in the name of the project's folder.
 const NAME_DIGITS: usize = 16;
@@ -85,7 +85,15 @@ impl RuleBook {
             permissions.ask.extend(remembered.ask);
             permissions.deny.extend(remembered.deny);
         }
-        Ok(Self { rules: Mutex::new(Arc::new(PermissionRules { permissions, trusted })), project_file })
+        let rules = PermissionRules { permissions, trusted, ..PermissionRules::default() };
+        Ok(Self { rules: Mutex::new(Arc::new(rules)), project_file })
+    }
+
+    /// Returns the rule book with another default for commands in the sandbox.
+    #[must_use]
+    pub fn with_sandboxed_commands(mut self, default: SandboxedCommands) -> Self {
+        Arc::make_mut(self.rules.get_mut()).sandboxed_commands = default;
+        self
     }
 
     /// Returns a snapshot of the rules in force.

@@ -214,7 +214,7 @@ async fn k6_a_skill_that_contains_the_workspace_is_refused_and_read_rules_apply_
             deny: deny.split_whitespace().map(|rule| rule.parse().unwrap()).collect(),
             ..Default::default()
         };
-        PermissionRules { permissions, trusted: vec!["load_skill".to_owned()] }
+        PermissionRules { permissions, trusted: vec!["load_skill".to_owned()], ..PermissionRules::default() }
     };
     for (args, deny, expected) in [
         (json!({"name": "sub", "file": ".env"}), "", "ask"),

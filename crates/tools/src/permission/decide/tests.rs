@@ -9,7 +9,7 @@ use super::*;
 fn rules(allow: &[&str], ask: &[&str], deny: &[&str]) -> PermissionRules {
     let list = |rules: &[&str]| rules.iter().map(|rule| rule.parse().unwrap()).collect();
     let permissions = Permissions { allow: list(allow), ask: list(ask), deny: list(deny) };
-    PermissionRules { permissions, trusted: vec!["task".to_owned()] }
+    PermissionRules { permissions, trusted: vec!["task".to_owned()], ..PermissionRules::default() }
 }
 
 fn example() -> PermissionRules {
@@ -307,4 +307,40 @@ proptest! {
             prop_assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{}", line);
         }
     }
+}
+
+#[test]
+fn commands_in_the_sandbox_are_allowed_if_no_rule_is_about_them() {
+    let confined = |confinement| CallReview { confinement, ..command("make all") };
+    let trusting =
+        |rules: PermissionRules| PermissionRules { sandboxed_commands: SandboxedCommands::Allow, ..rules };
+    let default = trusting(PermissionRules::default());
+    check(&default, "execute", &confined(Confinement::Sandboxed), "allow: it runs in the sandbox");
+    check(&default, "execute", &confined(Confinement::None), "ask");
+    check(&default, "execute", &confined(Confinement::Declined), "ask");
+    check(&default, "write_file", &path("a"), "ask");
+    let untrusting = PermissionRules::default();
+    check(&untrusting, "execute", &confined(Confinement::Sandboxed), "ask: no rule allows it");
+    for (ask, deny, expected) in [
+        (&["execute(make *)"][..], &[][..], "ask: ask execute(make *)"),
+        (&["execute"], &[], "ask: ask execute"),
+        (&[], &["execute(make *)"], "deny"),
+    ] {
+        let rules = trusting(rules(&[], ask, deny));
+        check(&rules, "execute", &confined(Confinement::Sandboxed), expected);
+    }
+}
+
+#[test]
+fn a_command_outside_the_sandbox_needs_approval_whatever_rule_allows_it() {
+    let outside = |line| CallReview { confinement: Confinement::Declined, ..command(line) };
+    let allowing = rules(&["execute", "execute(make *)"], &[], &["execute(rm *)"]);
+    check(&allowing, "execute", &command("make all"), "allow");
+    check(&allowing, "execute", &outside("make all"), "ask: it would run outside the sandbox");
+    check(&allowing, "execute", &outside("rm x"), "deny");
+    let read_only =
+        CallReview { confinement: Confinement::Declined, ..read_only_command("cat src/a", &["src/a"]) };
+    check(&allowing, "execute", &read_only, "ask: it would run outside the sandbox");
+    let suggestions = crate::permission::suggest_rules(&allowing, "execute", &outside("make all"));
+    assert!(suggestions.is_empty(), "{suggestions:?}");
 }

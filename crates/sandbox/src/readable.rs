@@ -1,0 +1,108 @@
+//! The folders that every command may read: those of the system, and those of toolchains and caches in the home folder.
+//! None of them usually holds a secret; files inside that do are not listed.
+
+use std::path::{Path, PathBuf};
+
+/// Folders of the system.
+pub(crate) const SYSTEM_FOLDERS: &[&str] = &[
+    "/bin",
+    "/sbin",
+    "/usr",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/nix",
+    "/gnu",
+    "/snap",
+    "/proc",
+    "/sys",
+    "/var/lib/dpkg",
+    "/run/current-system",
+    "/run/opengl-driver",
+    "/home/linuxbrew/.linuxbrew",
+];
+/// Folders that name resolution reads. They are only needed with a network.
+pub(crate) const RESOLVER_FOLDERS: &[&str] =
+    &["/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager"];
+/// Toolchains, caches and settings, relative to the home folder. Folders in which a tool keeps a login too, such as
+/// `.cargo`, are not listed as a whole.
+const HOME_FOLDERS: &[&str] = &[
+    ".asdf",
+    ".bun/bin",
+    ".bun/install",
+    ".cabal/bin",
+    ".cabal/packages",
+    ".cabal/store",
+    ".cache/bazel",
+    ".cache/ccache",
+    ".cache/go-build",
+    ".cache/ms-playwright",
+    ".cache/node",
+    ".cache/pip",
+    ".cache/pnpm",
+    ".cache/puppeteer",
+    ".cache/uv",
+    ".cache/yarn",
+    ".cargo/bin",
+    ".cargo/config",
+    ".cargo/config.toml",
+    ".cargo/env",
+    ".cargo/git",
+    ".cargo/registry",
+    ".config/git/attributes",
+    ".config/git/config",
+    ".config/git/ignore",
+    ".deno/bin",
+    ".dotnet",
+    ".fnm",
+    ".gem/ruby",
+    ".ghcup",
+    ".gitconfig",
+    ".gradle/caches",
+    ".gradle/wrapper",
+    ".ivy2/cache",
+    ".julia",
+    ".local/bin",
+    ".local/lib",
+    ".local/pipx",
+    ".local/share/fnm",
+    ".local/share/mise",
+    ".local/share/pipx",
+    ".local/share/pnpm",
+    ".local/share/uv/python",
+    ".local/share/uv/tools",
+    ".m2/repository",
+    ".m2/wrapper",
+    ".npm/_cacache",
+    ".npm/_npx",
+    ".nuget/packages",
+    ".nvm",
+    ".opam",
+    ".pnpm-store",
+    ".pub-cache/bin",
+    ".pub-cache/hosted",
+    ".pyenv",
+    ".rbenv",
+    ".rustup",
+    ".rvm",
+    ".sbt/boot",
+    ".sbt/launchers",
+    ".sdkman",
+    ".stack",
+    ".swiftly",
+    ".volta",
+    ".yarn/berry",
+    "anaconda3",
+    "go/bin",
+    "go/pkg",
+    "miniconda3",
+    "miniforge3",
+];
+
+/// Returns the toolchains, caches and settings in a home folder that commands may read. They may not exist.
+pub(crate) fn home_folders(home: &Path) -> impl Iterator<Item = PathBuf> {
+    HOME_FOLDERS.iter().map(move |folder| home.join(folder))
+}

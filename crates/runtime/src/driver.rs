@@ -48,6 +48,14 @@ pub struct DriverLimits {
     pub time_max: Option<Duration>,
 }
 
+impl DriverLimits {
+    /// Returns the time at which a run that starts now exceeds its limit. A limit that the clock cannot represent is never
+    /// reached.
+    fn deadline(&self) -> Option<tokio::time::Instant> {
+        self.time_max.and_then(|limit| tokio::time::Instant::now().checked_add(limit))
+    }
+}
+
 impl Default for DriverLimits {
     fn default() -> Self {
         Self { steps_max: 500, time_max: None }
@@ -222,8 +230,7 @@ impl Driver {
             cancel.cancel();
         }
         let (thread_id, run_id) = (checkpoint.thread_id, checkpoint.run_id);
-        // A limit that the clock cannot represent is never reached.
-        let deadline = self.limits.time_max.and_then(|limit| tokio::time::Instant::now().checked_add(limit));
+        let deadline = self.limits.deadline();
         frames.advance_to(checkpoint.head_seq);
         let fence = FencingToken { run_id, owner: self.lease.owner().to_owned() };
         let lease_guard = LeaseGuard::start(&self.store, fence, &self.lease);

@@ -4,7 +4,7 @@
 //! A [`SandboxPolicy`] describes the access. [`Launcher::prefix`] returns the beginning of a command line that applies
 //! the policy to the command behind it. On Linux that is a program which has called [`run_launcher`] at its start: it
 //! restricts itself with namespaces, Landlock and a filter of system calls, and then executes the command. The
-//! restrictions cannot be taken back and apply to every descendant. On macOS it is `sandbox-exec`.
+//! restrictions cannot be undone and apply to every descendant. On macOS it is `sandbox-exec`.
 //!
 //! The launcher is a program of its own because code between `fork` and `exec` would have to be `unsafe`, and because
 //! Landlock identifies processes by their rules: a thread with the command's rules, inside the agent's process, could

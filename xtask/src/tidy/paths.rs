@@ -7,6 +7,9 @@ use super::{Finding, TextFile};
 /// Top-level folders of a file system that contain the files of a single user.
 const MACHINE_ROOTS: [&str; 3] = ["home", "root", "work"];
 
+/// Folders below them that are the same on every machine: the prefix of Homebrew on Linux.
+const FIXED_FOLDERS: [&str; 1] = ["linuxbrew"];
+
 /// Checks the name of a file and the paths in its text.
 pub fn check(file: &TextFile) -> Vec<Finding> {
     let mut findings = check_file_name(file);
@@ -51,7 +54,7 @@ fn find_machine_path(line: &str) -> Option<String> {
                 .chars()
                 .take_while(|c| c.is_alphanumeric() || "_-.".contains(*c))
                 .collect();
-            if is_absolute && !name.is_empty() {
+            if is_absolute && !name.is_empty() && !FIXED_FOLDERS.contains(&name.as_str()) {
                 return Some(format!("{needle}{name}"));
             }
         }

@@ -37,7 +37,7 @@ impl ActiveRun<'_> {
         let now = Timestamp::now();
         self.usage.lock().add(update.usage);
         let mut events = update.events;
-        // The same key in another step of the run is the same event, for example the memory that a request was given.
+        // The same key in another step of the run is the same event.
         events.retain(|event| event.event_key.as_ref().is_none_or(|key| self.event_keys.insert(key.clone())));
         if let Some(ending) = ending {
             events.push(self.run_end_event(turn, ending, now)?);

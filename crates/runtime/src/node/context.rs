@@ -346,11 +346,11 @@ where
 fn newest_calibration(answers: &[Event]) -> Option<TokenCalibration> {
     answers.iter().rev().find_map(|event| match event.message() {
         Some(Message::Ai(answer)) => token_calibration(&answer),
-        _ => None,
+        Some(Message::Human(_) | Message::Tool(_)) | None => None,
     })
 }
 
-/// Returns the query for the newest answers, compacted ones included.
+/// Returns the query for the newest answers, including those before the beginning of the context.
 fn newest_answers_query() -> EventQuery {
     EventQuery { types: vec![EventType::AiMessage], ..page_query(CALIBRATION_ANSWERS_MAX) }
 }

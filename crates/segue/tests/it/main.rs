@@ -8,7 +8,6 @@ mod bad_input;
 mod book;
 mod chat;
 mod compact;
-mod confinement;
 mod database;
 mod handoff;
 mod memory;

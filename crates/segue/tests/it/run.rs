@@ -1,6 +1,7 @@
 //! `segue run`: a run without a terminal, the child's first run after a handoff, and resuming after a
 //! crash.
 
+mod confinement;
 mod headless;
 mod hooks;
 mod signals;

@@ -96,8 +96,8 @@ pub(super) fn load_catalog(roots: &[SkillRoot], file_versions: &SkillFileVersion
     SkillCatalog { skills: skills.into_values().collect(), notices }
 }
 
-/// What identifies the content of a file without reading it. The modification time alone does not: some programs set it to
-/// a fixed value, or to that of the file that they replace.
+/// The metadata that identify the content of a file without reading it. The modification time alone does not: some programs
+/// set it to a fixed value, or to that of the file that they replace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FileVersion {
     /// The modification time.

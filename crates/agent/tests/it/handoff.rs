@@ -147,25 +147,6 @@ async fn g12_the_block_is_cleared_after_the_first_turn_and_the_child_keeps_its_s
 }
 
 #[tokio::test]
-async fn g14_the_first_turn_ends_the_cleanup_and_the_parent_keeps_its_last_handoff() {
-    let environment = TestEnvironment::new();
-    let server = drafting_server();
-    let (frames, cancel) = unwatched();
-    let (agent, pending) = pending_handoff(environment.agent_with(&server), &environment).await;
-    let child = accept_handoff(&agent, &pending).await;
-    let thread = async |id| agent.threads().get(id).await.unwrap().unwrap();
-    let mark = thread(child).await.handoff_mark().unwrap();
-    assert_eq!((mark.pending, mark.cleanup_required, mark.last_cleanup_at), (true, true, None));
-    agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
-    let mark = thread(child).await.handoff_mark().unwrap();
-    assert_eq!((mark.pending, mark.cleanup_required, mark.last_cleanup_at.is_some()), (false, false, true));
-    let parent = thread(pending.handoff.parent_thread_id).await;
-    let last = &parent.metadata[protocol::HandoffMark::LAST_KEY];
-    assert_eq!(last["handoff_id"], pending.handoff.handoff_id.to_string());
-    assert_eq!(last["child_thread_id"], child.to_string());
-}
-
-#[tokio::test]
 async fn m7_the_facts_reach_the_child_although_the_model_drafts_garbage() {
     let environment = TestEnvironment::new();
     let garbage = ScriptedReply::text("}{ no").when_body_contains(DRAFT_PROMPT);

@@ -6,7 +6,7 @@ use journal::{Transaction, Write};
 use protocol::{CheckpointId, FailureKind, HandoffStatus, RunStatus, ThreadId};
 use serde_json::{Map, Value, json};
 
-use super::pending_handoff;
+use super::{accept_handoff, pending_handoff};
 use crate::environment::{TestEnvironment, approval, decisions, drafting_server, unwatched};
 
 /// A checkpoint of an earlier version, which stored each part of a handoff in its own channel.
@@ -174,4 +174,24 @@ async fn an_unreadable_state_of_any_crate_fails_one_run_with_a_reason() {
     assert!(failure.message.contains("`_compaction_stuck`") && failure.hint.is_some());
     let end = agent.runs().send_message(thread, "Again.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "the failed run removed the unreadable state");
+}
+
+#[tokio::test]
+async fn g14_the_first_turn_ends_the_cleanup_and_the_parent_keeps_its_last_handoff() {
+    let environment = TestEnvironment::new();
+    let server = drafting_server();
+    let (frames, cancel) = unwatched();
+    let (agent, pending) = pending_handoff(environment.agent_with(&server), &environment).await;
+    let child = accept_handoff(&agent, &pending).await;
+    let thread = async |id| agent.threads().get(id).await.unwrap().unwrap();
+    for (pending, cleanup_required) in [(true, true), (false, false)] {
+        let mark = thread(child).await.handoff_mark().unwrap();
+        assert_eq!((mark.pending, mark.cleanup_required), (pending, cleanup_required));
+        assert_eq!(mark.last_cleanup_at.is_some(), !pending);
+        agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
+    }
+    let parent = thread(pending.handoff.parent_thread_id).await;
+    let last = &parent.metadata[protocol::HandoffMark::LAST_KEY];
+    assert_eq!(last["handoff_id"], pending.handoff.handoff_id.to_string());
+    assert_eq!(last["child_thread_id"], child.to_string());
 }

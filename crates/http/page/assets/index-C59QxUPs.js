@@ -1,1 +1,0 @@
-import{L as e,Qt as t,b as n}from"./base-Bl9oXkU5.js";e();var r=document.getElementById(`app`);r&&t(n,{target:r});

@@ -1,0 +1,1 @@
+import{xn as e}from"./base-CHeZ7TFs.js";var t=e({thread:``,pins:[]});export{t};

@@ -1,1 +1,0 @@
-import{xn as e}from"./base-Bl9oXkU5.js";var t=e({thread:``,pins:[]});export{t};

@@ -182,6 +182,13 @@ export interface AuditEntry extends EntryBase {
   /** The content of the event. */
   details: JsonObject;
 }
+/** An event whose stored form is damaged, so that its content is not shown. */
+export interface DamagedEntry extends EntryBase {
+  type: "event_damaged";
+  /** One sentence that says so. */
+  text: string;
+}
+
 /** An entry of the history. */
 export type HistoryEntry =
   | HumanEntry
@@ -192,7 +199,8 @@ export type HistoryEntry =
   | CompactionFailedEntry
   | ArchivedEntry
   | ImportedEntry
-  | AuditEntry;
+  | AuditEntry
+  | DamagedEntry;
 
 export interface HistoryPage {
   thread_id: string;

@@ -5,6 +5,7 @@ import type {
   ArchivedEntry,
   AuditEntry,
   CompactionFailedEntry,
+  DamagedEntry,
   HistoryEntry,
   HumanEntry,
   ImportedEntry,
@@ -53,6 +54,7 @@ export type ConversationItem =
   | { kind: "archived"; key: string; seq: number; entry: ArchivedEntry }
   | { kind: "imported"; key: string; seq: number; entry: ImportedEntry }
   | { kind: "audit"; key: string; seq: number; entry: AuditEntry }
+  | { kind: "damaged"; key: string; seq: number; entry: DamagedEntry }
   | { kind: "streaming"; key: string; seq: number; streaming: StreamingMessage };
 
 /** Returns the positions that an item shows: its own, and those of the results of its calls. */
@@ -172,6 +174,9 @@ export function conversationItems(
       case "pins_changed":
       case "run_failed":
         list.push({ kind: "audit", key, seq, entry });
+        break;
+      case "event_damaged":
+        list.push({ kind: "damaged", key, seq, entry });
         break;
       // A newer server may send types that this page does not know.
     }

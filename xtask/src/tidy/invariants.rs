@@ -14,10 +14,13 @@ const UNKNOWN_WORDS: &[(&str, &[&str])] = &[("crates/runtime/src/", &["handoff",
 const JOURNAL_FOLDER: &str = "crates/journal/src/";
 /// SQL statements that change or remove stored events.
 const EVENT_CHANGE_STATEMENTS: &[&str] = &["UPDATE events", "DELETE FROM events"];
-/// The files that may contain these statements: the deletion of a thread, and the removal of its quoted content from
-/// events of other threads.
-const EVENT_CHANGE_FILES: &[&str] =
-    &["crates/journal/src/tables/threads.rs", "crates/journal/src/tables/memory/summary_removal.rs"];
+/// The files that may contain these statements: the deletion of a thread, the removal of its quoted content from events of
+/// other threads, and the salvage of a damaged database, which leaves damaged events out of the new one.
+const EVENT_CHANGE_FILES: &[&str] = &[
+    "crates/journal/src/copy/salvage.rs",
+    "crates/journal/src/tables/memory/summary_removal.rs",
+    "crates/journal/src/tables/threads.rs",
+];
 
 /// Methods that test a part of a text.
 const TEXT_TEST_METHODS: &[&str] = &["contains", "starts_with", "ends_with"];

@@ -4,6 +4,12 @@ use std::path::Path;
 
 use super::{ErrorAdvice, ErrorClass};
 
+/// The hint for a damaged database on a server.
+const DAMAGED_SERVER_HINT: &str =
+    "nothing was changed; `segue doctor` shows what can be read, and `segue db copy` restores a backup";
+/// The hint for a damaged file.
+const DAMAGED_FILE_HINT: &str = "nothing was changed; copy the file to a safe place; `segue doctor` shows what can be read, and `segue db salvage` \
+     saves it";
 /// The hint for a damaged event.
 const DAMAGED_EVENT_HINT: &str = "`segue history THREAD` shows the rest of the thread, and `segue doctor` all damage; restore a \
     backup, or continue before the event with `segue threads fork`";
@@ -40,16 +46,9 @@ pub(crate) fn advice(error: &journal::Error) -> ErrorAdvice {
             ErrorClass::Store.with_hint("update segue: a newer version has migrated this database")
         }
         Error::NewerSchema { .. } => ErrorClass::Store.with_hint("update segue, or point SEGUE_HOME at another folder"),
-        Error::Corrupt { path, .. } if is_server(path) => ErrorClass::Store.with_hint(
-            "nothing was changed; `segue doctor` shows what can be read, and `segue db copy` restores a backup",
-        ),
-        Error::Corrupt { .. } => ErrorClass::Store
-            .with_hint("nothing was changed; copy the file to a safe place, then `segue doctor` shows what can be read"),
-        Error::LostTransactions { path, .. } => ErrorClass::Store.with_hint(format!(
-            "nothing was changed; copy {0}, {0}-wal and {0}-mark to a safe place, and check the disk; to continue without \
-             the lost transactions, delete {0}-mark",
-            path.display()
-        )),
+        Error::Corrupt { path, .. } if is_server(path) => ErrorClass::Store.with_hint(DAMAGED_SERVER_HINT),
+        Error::Corrupt { .. } => ErrorClass::Store.with_hint(DAMAGED_FILE_HINT),
+        Error::LostTransactions { path, .. } => ErrorClass::Store.with_hint(lost_transactions_hint(path)),
         Error::DamagedEvent { .. } => ErrorClass::Store.with_hint(DAMAGED_EVENT_HINT),
         Error::Locked { path } if is_server(path) => ErrorClass::Store
             .with_hint("try again in a moment; `pg_stat_activity` shows which transaction holds the lock"),
@@ -82,6 +81,15 @@ pub(crate) fn advice(error: &journal::Error) -> ErrorAdvice {
         | Error::Sqlite(_)
         | Error::Postgres(_) => (ErrorClass::Store, None),
     }
+}
+
+/// Returns the hint for a write-ahead log with fewer frames than it had.
+fn lost_transactions_hint(path: &Path) -> String {
+    format!(
+        "nothing was changed; copy {0}, {0}-wal and {0}-mark to a safe place, and check the disk; to continue without the \
+         lost transactions, delete {0}-mark",
+        path.display()
+    )
 }
 
 /// Returns whether the path in an error is the URL of a PostgreSQL server.

@@ -84,26 +84,40 @@ impl RequestCounters {
                 "Runs that other servers took over from this one.",
                 runs.lost_runs as u64,
             ),
-            (
-                "segue_events_verified_total",
-                "counter",
-                "Stored events compared with their checksums in the background.",
-                runs.verified_events as u64,
-            ),
-            (
-                "segue_events_damaged",
-                "gauge",
-                "Damaged events that the latest verification has found.",
-                runs.damaged_events as u64,
-            ),
         ];
-        let mut text = String::new();
-        for (name, kind, help, value) in rows {
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
-        }
-        text
+        render_rows(rows.into_iter().chain(verification_rows(runs)))
     }
+}
+
+/// A metric with its type, its description and its value.
+type MetricRow = (&'static str, &'static str, &'static str, u64);
+
+/// Returns the metrics of the verification of stored events.
+const fn verification_rows(runs: SchedulerMetrics) -> [MetricRow; 2] {
+    [
+        (
+            "segue_events_verified_total",
+            "counter",
+            "Stored events compared with their checksums in the background.",
+            runs.verified_events as u64,
+        ),
+        (
+            "segue_events_damaged",
+            "gauge",
+            "Damaged events that the latest verification has found.",
+            runs.damaged_events as u64,
+        ),
+    ]
+}
+
+/// Renders metrics in Prometheus' text format.
+fn render_rows(rows: impl Iterator<Item = MetricRow>) -> String {
+    let mut text = String::new();
+    for (name, kind, help, value) in rows {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
+    }
+    text
 }
 
 /// Counts a request by its outcome and logs its path at debug level. Query, headers and body are never logged, because

@@ -1,4 +1,4 @@
-//! Verification of stored events in the background, so that damage of the disk is noticed before somebody needs the data.
+//! Verification of stored events in the background, so that damage of the disk is noticed before the data is needed.
 //! It is slow on purpose, changes nothing, and stops with the scheduler.
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -17,8 +17,8 @@ use protocol::{Event, EventId, NewEvent, RawJson, RunId, Seq, ThreadId};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::engines::sql::{SqlConnection, SqlRow, SqlValue};
-use crate::tables::columns::{StoredColumn, read_column};
+use crate::engines::sql::{SqlRow, SqlValue};
+use crate::tables::columns::StoredColumn;
 use crate::{Error, Result};
 
 /// The columns that [`EventColumns::read`] reads, in this order.
@@ -92,6 +92,7 @@ impl<'a> EventColumns<'a> {
     /// Reads the values of a row without its checksum.
     fn read_values(row: &'a SqlRow<'_>, seq: Seq) -> Result<Self> {
         let run_id: Option<[u8; 16]> = row.get(2)?;
+        let has_metadata = row.get_value(6)? != SqlValue::Null;
         Ok(Self {
             seq,
             event_id: EventId::from_uuid(Uuid::from_bytes(row.get(1)?)),
@@ -99,10 +100,7 @@ impl<'a> EventColumns<'a> {
             category: row.get_text(3)?,
             event_type: row.get_text(4)?,
             created_at: row.get::<_, StoredColumn<Timestamp>>(5)?.0,
-            metadata: match row.get_value(6)? {
-                SqlValue::Null => None,
-                _ => Some(row.get_text(6)?),
-            },
+            metadata: has_metadata.then(|| row.get_text(6)).transpose()?,
             content: row.get_text(7)?,
         })
     }
@@ -157,32 +155,6 @@ impl<'a> EventColumns<'a> {
             content: parse_json(self.content)?,
         })
     }
-}
-
-/// Replaces the content of an event and adapts its checksum. An event that was damaged before is so afterwards.
-pub(crate) fn replace_content(db: &SqlConnection, thread_key: i64, seq: i64, content: &str) -> Result<()> {
-    let change = db
-        .prepare(&format!(
-            "SELECT {COLUMNS}, h.thread_id FROM events e JOIN thread_heads h ON h.thread_key = e.thread_key
-             WHERE e.thread_key = $1 AND e.seq = $2"
-        ))?
-        .query_optional((thread_key, seq), |row| {
-            let thread_id = read_column(row, "thread_id")?;
-            match EventColumns::read_unverified(row, thread_id) {
-                Ok((columns, _)) => {
-                    let before = columns.checksum(thread_id);
-                    let after = EventColumns { content: Cow::Borrowed(content), ..columns };
-                    Ok(before ^ after.checksum(thread_id))
-                }
-                Err(Error::DamagedEvent { .. }) => Ok(0),
-                Err(error) => Err(error),
-            }
-        })?;
-    db.prepare(&format!(
-        "UPDATE events SET content = $3, checksum = {} WHERE thread_key = $1 AND seq = $2",
-        xor_sql("checksum", "CAST($4 AS BIGINT)")
-    ))?
-    .execute_deferred((thread_key, seq, content, change.unwrap_or_default()))
 }
 
 /// Returns the part of a checksum that depends on the thread, so that an event of another thread is not taken for one of

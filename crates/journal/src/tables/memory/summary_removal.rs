@@ -2,6 +2,7 @@
 //! the contexts that they had left. The caller decides which summaries are removed: a rewind, the deletion of a
 //! thread, or a request to restore messages.
 
+use std::borrow::Cow;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,7 +13,8 @@ use serde_json::{Map, Value};
 use super::facts;
 use crate::ownership::owner_name;
 use crate::tables::columns::{encode_json, read_column};
-use crate::tables::events::{self, CONTEXT_CHANGE_EVENTS, checksums, rewinds};
+use crate::tables::events::checksums::{COLUMNS, EventColumns, xor_sql};
+use crate::tables::events::{self, CONTEXT_CHANGE_EVENTS, rewinds};
 use crate::tables::threads::{self, LockState};
 use crate::tables::{owners, runs, search};
 use crate::{Error, Result};
@@ -155,7 +157,7 @@ impl SummaryRemoval {
     /// contain text about it. Called before the thread is deleted.
     pub(crate) fn clear_mentions(&mut self, db: &SqlConnection, deleted_key: i64) -> Result<()> {
         for (thread_key, seq, leaves_context) in self.locked_foreign_mentions(db, deleted_key)? {
-            checksums::replace_content(db, thread_key, seq, "null")?;
+            replace_content(db, thread_key, seq, "null")?;
             if leaves_context && rewinds::is_seq_visible(db, thread_key, seq)? {
                 clear_dependencies(db, thread_key, seq)?;
                 self.record_restored(db, thread_key, seq)?;
@@ -347,7 +349,7 @@ fn clear_dependencies(db: &SqlConnection, thread_key: i64, seq: i64) -> Result<(
     for (seq, content) in dependents {
         let mut fields: Map<String, Value> = serde_json::from_str(&content)?;
         fields.shift_remove("context_from");
-        checksums::replace_content(db, thread_key, seq, &encode_json(&fields)?)?;
+        replace_content(db, thread_key, seq, &encode_json(&fields)?)?;
     }
     Ok(())
 }
@@ -360,6 +362,32 @@ fn dependents_sql(dialect: SqlDialect) -> String {
            AND {} IS NOT NULL",
         dialect.json_field("content", "context_from")
     )
+}
+
+/// Replaces the content of an event and adapts its checksum. An event that was damaged before is so afterwards.
+fn replace_content(db: &SqlConnection, thread_key: i64, seq: i64, content: &str) -> Result<()> {
+    let change = db
+        .prepare(&format!(
+            "SELECT {COLUMNS}, h.thread_id FROM events e JOIN thread_heads h ON h.thread_key = e.thread_key
+             WHERE e.thread_key = $1 AND e.seq = $2"
+        ))?
+        .query_optional((thread_key, seq), |row| {
+            let thread_id = read_column(row, "thread_id")?;
+            match EventColumns::read_unverified(row, thread_id) {
+                Ok((columns, _)) => {
+                    let before = columns.checksum(thread_id);
+                    let after = EventColumns { content: Cow::Borrowed(content), ..columns };
+                    Ok(before ^ after.checksum(thread_id))
+                }
+                Err(Error::DamagedEvent { .. }) => Ok(0),
+                Err(error) => Err(error),
+            }
+        })?;
+    db.prepare(&format!(
+        "UPDATE events SET content = $3, checksum = {} WHERE thread_key = $1 AND seq = $2",
+        xor_sql("checksum", "CAST($4 AS BIGINT)")
+    ))?
+    .execute_deferred((thread_key, seq, content, change.unwrap_or_default()))
 }
 
 /// Returns the id of a thread and the time of its last activity.

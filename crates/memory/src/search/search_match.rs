@@ -27,10 +27,14 @@ impl SearchMatch {
     pub(super) async fn read(store: &dyn Store, hit: IndexHit) -> Result<Option<Self>, RecallError> {
         let speaker = match hit.location {
             HitLocation::Message { thread_id, seq, .. } => {
-                let Some(utterance) = messages::read_utterance(store, thread_id, seq).await? else {
-                    return Ok(None);
-                };
-                Some(utterance.speaker)
+                match messages::read_utterance(store, thread_id, seq).await {
+                    // The text of the hit says that the message is damaged. Its author is unknown.
+                    Err(error) if is_damage(&error) => None,
+                    utterance => match utterance? {
+                        Some(utterance) => Some(utterance.speaker),
+                        None => return Ok(None),
+                    },
+                }
             }
             HitLocation::Summary { .. } | HitLocation::Handoff { .. } | HitLocation::Item { .. } => None,
         };
@@ -68,7 +72,10 @@ impl SearchMatch {
         let source = match self.hit.location.clone() {
             HitLocation::Message { thread_id, seq, .. } => {
                 let speaker = self.speaker.clone().unwrap_or(Speaker::Tool(None));
-                let [before, after] = messages::read_adjacent(store, thread_id, seq, None).await?;
+                let [before, after] = match messages::read_adjacent(store, thread_id, seq, None).await {
+                    Err(error) if is_damage(&error) => [None, None],
+                    adjacent => adjacent?,
+                };
                 let (before, after) = (before.map(adjacent_message), after.map(adjacent_message));
                 SearchHitSource::Message { thread_id, seq, speaker, before, after }
             }
@@ -100,6 +107,11 @@ impl SearchMatch {
     pub(crate) fn redacted_text(&self) -> Cow<'_, str> {
         redact(&self.hit.text)
     }
+}
+
+/// Returns whether a message could not be read because its stored form is damaged. A single one does not make a search fail.
+const fn is_damage(error: &RecallError) -> bool {
+    matches!(error, RecallError::Journal(journal::Error::DamagedEvent { .. }))
 }
 
 fn adjacent_message(utterance: Utterance) -> AdjacentMessage {

@@ -95,7 +95,7 @@ impl HostileRepository {
     /// program and the results.
     fn run_calls(&mut self, calls: &[Value], policy: &str) -> (ProgramOutput, Vec<String>) {
         let reply = |(index, args): (usize, &Value)| {
-            ScriptedReply::call(&format!("c{index}"), "execute", args.clone())
+            ScriptedReply::call(format!("c{index}"), "execute", args.clone())
         };
         let end = ScriptedReply { always: true, ..ScriptedReply::text("Done.") };
         let server =

@@ -77,8 +77,7 @@ struct ExecuteArgs {
     /// The purpose of the command in a few words, for the person who approves it.
     #[serde(default)]
     description: Option<String>,
-    /// Run it outside the sandbox, for example because it needs the network. A person is always asked; `description` must
-    /// give the reason. Default: false.
+    /// Run outside the sandbox, such as for the network. A person is asked; `description` must give the reason.
     #[serde(default)]
     outside_sandbox: bool,
 }

@@ -77,11 +77,8 @@ fn arguments_of_changing_tools_are_described() {
         "type": "integer", "minimum": 1, "maximum": 600, "description": "The longest time it may run. Default: 120."
     });
     let description = text("The purpose of the command in a few words, for the person who approves it.");
-    let outside = json!({
-        "type": "boolean",
-        "description": "Run it outside the sandbox, for example because it needs the network. A person is always asked; \
-                        `description` must give the reason. Default: false."
-    });
+    let outside = "Run outside the sandbox, such as for the network. A person is asked; `description` must give the reason.";
+    let outside = json!({"type": "boolean", "description": outside});
     let properties = json!({
         "command": text("The command line."), "timeout_seconds": timeout, "description": description,
         "outside_sandbox": outside

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, SandboxPolicy};
 
-/// The first argument of a launcher. The next one is the policy as JSON, or [`PROBE`], and the rest is the command.
+/// The first argument of a launcher. The next one is the policy as JSON, or `probe`, and the rest is the command.
 pub const LAUNCHER_ARGUMENT: &str = "__sandbox";
 /// The argument that asks a launcher for its [`SandboxSupport`] instead of running a command.
 const PROBE: &str = "probe";

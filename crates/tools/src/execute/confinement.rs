@@ -2,6 +2,7 @@
 //! `sandbox`, and whether a command needs approval is decided in [`crate::permission`].
 
 mod repository;
+mod scratch;
 mod secret_files;
 
 use std::env;
@@ -13,9 +14,9 @@ use parking_lot::Mutex;
 use sandbox::{Isolation, Launcher, NetworkAccess, SandboxPolicy, SandboxSupport};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tempfile::TempDir;
 use tokio::process::Command;
 
+use self::scratch::ScratchFolder;
 use crate::permission::SandboxedCommands;
 use crate::workspace::Workspace;
 
@@ -116,8 +117,8 @@ pub(super) struct CommandSandbox {
     config: SandboxConfig,
     /// Files and folders that no command may open, such as Segue's home folder.
     protected: Vec<PathBuf>,
-    /// The private folder of the commands; `None` until the first command. It is removed with the tool.
-    scratch: Mutex<Option<TempDir>>,
+    /// The private folder of the commands; `None` until the first command.
+    scratch: Mutex<Option<ScratchFolder>>,
 }
 
 /// The way in which a command is started.
@@ -255,11 +256,11 @@ impl CommandSandbox {
         let mut scratch = self.scratch.lock();
         let folder = match scratch.take() {
             Some(folder) => folder,
-            None => tempfile::Builder::new().prefix("segue-sandbox-").tempdir()?,
+            None => ScratchFolder::create_in(&env::temp_dir())?,
         };
-        let path = folder.path().canonicalize();
+        let path = folder.path().to_owned();
         *scratch = Some(folder);
-        path
+        Ok(path)
     }
 }
 

@@ -32,7 +32,7 @@ destination of [traces](traces.md#to-a-collector) have variables of their own.
 ";
 
 /// The environment variables with their meanings. An option overrides a variable, and a variable overrides the file.
-const VARIABLES: [(&str, &str); 10] = [
+const VARIABLES: [(&str, &str); 11] = [
     ("SEGUE_HOME", "the home folder, which contains `config.toml`"),
     ("SEGUE_DATABASE_URL", "the database; overrides `url` of `[database]`"),
     ("SEGUE_MODEL", "the model, `provider/name`; overrides `model`"),
@@ -49,6 +49,7 @@ const VARIABLES: [(&str, &str); 10] = [
         "SEGUE_HOOK",
         "set by Segue for the command of a hook: the name of the event. If it is set, Segue calls no hooks",
     ),
+    ("SEGUE_SANDBOX", "set by Segue for a command in the sandbox: `namespaces` or `landlock`"),
 ];
 
 /// Performs `segue config keys`: prints the keys as text, Markdown or a JSON Schema.

@@ -288,7 +288,10 @@ impl<'a> HandoffService<'a> {
                     Decision::Edit { edited_action } => {
                         edited_action.args.insert(Decision::SUMMARY_HASH_ARG.to_owned(), hash.into());
                     }
-                    Decision::Reject { .. } | Decision::Respond { .. } | Decision::Preview {} => {}
+                    Decision::Reject { .. }
+                    | Decision::Respond { .. }
+                    | Decision::Preview {}
+                    | Decision::Defer {} => {}
                 }
             }
             Ok(decisions)
@@ -500,7 +503,8 @@ fn feedback_of(decisions: &Decisions) -> Option<&str> {
         Decision::Approve { .. }
         | Decision::Reject { .. }
         | Decision::Respond { .. }
-        | Decision::Preview {} => None,
+        | Decision::Preview {}
+        | Decision::Defer {} => None,
     })
 }
 

@@ -281,10 +281,11 @@ fn set_workspace_write(thread_id: ThreadId, workspace: &str) -> Write {
     Write::UpdateThread { thread_id, patch: ThreadPatch { metadata, project, ..ThreadPatch::default() } }
 }
 
-/// Returns whether the decisions allow at least one call.
-pub(crate) fn has_approved_call(decisions: &Decisions) -> bool {
+/// Returns whether the decisions need the folder of the calls: they allow a call, or leave one undecided, which is then
+/// proposed again in its folder.
+pub(crate) fn needs_call_folder(decisions: &Decisions) -> bool {
     decisions.decisions.iter().any(|decision| match decision {
-        Decision::Approve { .. } | Decision::Edit { .. } => true,
+        Decision::Approve { .. } | Decision::Edit { .. } | Decision::Defer {} => true,
         Decision::Reject { .. } | Decision::Respond { .. } | Decision::Preview {} => false,
     })
 }

@@ -51,6 +51,9 @@ pub enum Decision {
     },
     /// Confirms that the user saw a preview; has no effect.
     Preview {},
+    /// Leaves the action undecided, while other actions of the same interrupt are decided. A new interrupt asks about
+    /// the deferred actions.
+    Defer {},
 }
 
 /// Reads a field that may be absent, but not `null`: a client that lost the hash has not seen the text.
@@ -123,6 +126,7 @@ impl Decision {
             Self::Reject { .. } => "reject",
             Self::Respond { .. } => "respond",
             Self::Preview {} => "preview",
+            Self::Defer {} => "defer",
         }
     }
 
@@ -139,7 +143,11 @@ impl Decision {
                 let has_any = |names: &[&str]| names.iter().any(|name| args.contains_key(*name));
                 has_any(&PARTIAL_EDIT_ARGS) && !has_any(&OTHER_EDIT_ARGS) && !has_hash(args)
             }
-            Self::Approve { .. } | Self::Reject { .. } | Self::Respond { .. } | Self::Preview {} => false,
+            Self::Approve { .. }
+            | Self::Reject { .. }
+            | Self::Respond { .. }
+            | Self::Preview {}
+            | Self::Defer {} => false,
         }
     }
 }
@@ -191,6 +199,8 @@ mod tests {
         check(r#"{"decisions":[{"type":"preview"}]}"#, true);
         check(r#"{"decisions":[{"type":"respond","message":"use the other file"}]}"#, true);
         check(r#"{"decisions":[{"type":"respond"}]}"#, false);
+        check(r#"{"decisions":[{"type":"approve"},{"type":"defer"}]}"#, true);
+        check(r#"{"decisions":[{"type":"approve"},null]}"#, false);
         check(r#"{"decisions":[{"type":"accept"}]}"#, false);
         check(r#"{"decisions":[{"type":"edit"}]}"#, false);
         check(r#"{"decisions":[{"type":"edit","edited_action":{"args":{}}}]}"#, false);

@@ -64,7 +64,8 @@ pub trait Hook: Send + Sync {
         next.run(request).await
     }
 
-    /// Runs after the model's answer is stored and before its tool calls are made.
+    /// Runs after the model's answer is stored and before its tool calls are made. The node can run again for the same
+    /// answer, for example after a question; `answer` contains only the calls that have no result.
     async fn after_model(
         &self,
         _step: &StepContext<'_>,

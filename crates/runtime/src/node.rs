@@ -76,6 +76,21 @@ pub(crate) async fn read_latest_answer_before(
 }
 
 impl LatestAnswer {
+    /// Returns the answer without the calls that have a result.
+    pub(crate) fn into_open_answer(self) -> Option<AiMessage> {
+        let Self { answer, answered_calls } = self;
+        answer.map(|mut answer| {
+            answer.content.retain(|block| match block {
+                ContentBlock::ToolCall { id, .. } => !answered_calls.contains(id),
+                ContentBlock::Text { .. }
+                | ContentBlock::Thinking { .. }
+                | ContentBlock::Media { .. }
+                | ContentBlock::Opaque { .. } => true,
+            });
+            answer
+        })
+    }
+
     /// Returns whether a call of it has no result.
     fn has_open_calls(&self) -> bool {
         let content = self.answer.iter().flat_map(|answer| &answer.content);

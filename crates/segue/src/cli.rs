@@ -39,6 +39,7 @@ pub(crate) const TOOL_DECISIONS_HELP: &str = r#"Decision file: {"decisions": [D,
   edit     {"type": "edit", "edited_action": {"name": "execute", "args": {...}}}
   reject   {"type": "reject", "message": "..."}
   respond  {"type": "respond", "message": "..."}; the agent gets it as a result
+  defer    {"type": "defer"}; the call stays pending while others are decided
 Example for two calls:
   {"decisions": [{"type": "approve"}, {"type": "reject", "message": "not now"}]}"#;
 

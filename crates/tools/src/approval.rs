@@ -1,8 +1,9 @@
 //! The hook that enforces permission rules on the model's tool calls.
 //!
 //! After each model answer it judges all calls: allowed calls pass, denied calls get a refusal as their result, and
-//! all calls that need approval become one interrupt. Before a call is made, the hook judges it again. The verdict on
-//! a call comes from [`crate::permission`].
+//! all calls that need approval become one interrupt. The user may decide some of them and defer the others, which then
+//! become another interrupt. Before a call is made, the hook judges it again. The verdict on a call comes from
+//! [`crate::permission`].
 
 mod decisions;
 mod request;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use journal::Store;
-use protocol::{AiMessage, ContentBlock, Decisions, Interrupt};
+use protocol::{ActionRequest, AiMessage, ContentBlock, Decisions, Interrupt};
 use runtime::{
     CallReview, CallSubject, Channels, DecisionRejection, EDITED_ARGS_CHANNEL, GraphUpdate, Hook, HookPoint,
     InterruptRequest, ReviewDetail, StepContext, StepFailure, Tool, ToolCall, ToolCallHandler, ToolContext,
@@ -111,12 +112,69 @@ impl ToolApproval {
                     decided.refuse(call, "policy", &rule, &reason)?;
                 }
                 (PermissionVerdict::Ask { rule }, ApprovalPolicy::Ask | ApprovalPolicy::Sandboxed) => {
-                    let (review, reviewed) = self.record_review(step, call, review).await;
-                    let request = request::action_request(&self.rule_book.rules(), call, &review, &rule);
-                    requests.push((reviewed, request));
+                    requests.push(self.approval_request(step, call, review, &rule).await);
                 }
             }
         }
+        self.ask(step, decided, requests)
+    }
+
+    /// Applies the user's decisions about the `pending` calls. Calls that the user deferred are judged again, because
+    /// files and rules may have changed, and become another interrupt. The policy does not answer them, because the user
+    /// does.
+    async fn apply_decisions(
+        &self,
+        step: &StepContext<'_>,
+        calls: &[ToolCall],
+        pending: Vec<ReviewedCall>,
+        decisions: &Decisions,
+    ) -> Result<GraphUpdate, StepFailure> {
+        let mut decided = DecisionBatch::after_earlier_decisions(step)?;
+        for (reviewed, decision) in pending.into_iter().zip(&decisions.decisions) {
+            if let Some(call) = calls.iter().find(|call| call.id == reviewed.call_id) {
+                self.apply_decision(step, call, reviewed, decision, &mut decided).await?;
+            }
+        }
+        let mut requests = Vec::new();
+        for call in &decided.take_deferred() {
+            match self.judge_call(step, call).await {
+                Some((review, PermissionVerdict::Ask { rule })) => {
+                    requests.push(self.approval_request(step, call, review, &rule).await);
+                }
+                Some((_, PermissionVerdict::Deny { rule })) => {
+                    decided.refuse(call, "rule", &rule, &refusal_text(&rule))?;
+                }
+                Some((_, PermissionVerdict::Allow { .. })) | None => {}
+            }
+        }
+        match requests.is_empty() {
+            // The folder in which the calls were proposed stays in the state, because they are made there.
+            true => decided.into_update(step, Vec::new()),
+            false => self.ask(step, decided, requests),
+        }
+    }
+
+    /// Returns the record of a call's review, and the request to approve the call. `rule` is the reason why the call
+    /// needs approval.
+    async fn approval_request(
+        &self,
+        step: &StepContext<'_>,
+        call: &ToolCall,
+        review: CallReview,
+        rule: &str,
+    ) -> (ReviewedCall, ActionRequest) {
+        let (review, reviewed) = self.record_review(step, call, review).await;
+        let request = request::action_request(&self.rule_book.rules(), call, &review, rule);
+        (reviewed, request)
+    }
+
+    /// Returns the update with the decisions and, if there are any requests, one interrupt for all of them.
+    fn ask(
+        &self,
+        step: &StepContext<'_>,
+        decided: DecisionBatch,
+        requests: Vec<(ReviewedCall, ActionRequest)>,
+    ) -> Result<GraphUpdate, StepFailure> {
         let (calls, requests): (Vec<_>, Vec<_>) = requests.into_iter().unzip();
         let mut update = decided.into_update(step, calls)?;
         let workspace = self.displayed_workspace.clone().filter(|_| !requests.is_empty());
@@ -196,17 +254,11 @@ impl Hook for ToolApproval {
         answer: &AiMessage,
     ) -> Result<GraphUpdate, StepFailure> {
         let calls = calls_with_edits(answer, step.channels)?;
+        // The pending calls come from the state, not from a new judgement: the rules may have changed since.
         let pending = pending_calls(step)?;
         match step.answer(TOOL_APPROVAL) {
             Some(decisions) if !pending.is_empty() => {
-                // The pending calls come from the state, not from a new judgement: the rules may have changed since.
-                let mut decided = DecisionBatch::default();
-                for (reviewed, decision) in pending.into_iter().zip(&decisions.decisions) {
-                    if let Some(call) = calls.iter().find(|call| call.id == reviewed.call_id) {
-                        self.apply_decision(step, call, reviewed, decision, &mut decided).await?;
-                    }
-                }
-                decided.into_update(step, Vec::new())
+                self.apply_decisions(step, &calls, pending, decisions).await
             }
             Some(_) | None => self.decide_all(step, &calls).await,
         }

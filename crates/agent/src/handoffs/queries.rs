@@ -334,7 +334,8 @@ pub(super) fn check_not_superseded(
         Decision::Approve { .. }
         | Decision::Reject { .. }
         | Decision::Respond { .. }
-        | Decision::Preview {} => None,
+        | Decision::Preview {}
+        | Decision::Defer {} => None,
     });
     hashes.try_for_each(|hash| check_current_hash(handoff_id, proposals, hash))
 }

@@ -152,7 +152,7 @@ impl<'a> RunService<'a> {
                 message = format!("{message} with draft {}", handoff.iteration + 1);
             }
         }
-        Ok(conflict_failure(message, "nothing was changed; the first decision holds"))
+        Ok(conflict_failure(message, conflict_hint(interrupt)))
     }
 
     /// Returns the interrupts of the named answers.
@@ -217,6 +217,18 @@ fn outcome_of(interrupt: &Interrupt) -> String {
             format!("was answered{at}: {}", decision_names(decisions))
         }
         (InterruptStatus::Resolved, None) => format!("was answered{at}"),
+    }
+}
+
+/// Returns the hint for a client whose answer to the interrupt came too late.
+fn conflict_hint(interrupt: &Interrupt) -> &'static str {
+    let has_deferral = |decisions: &Decisions| decisions.decisions.contains(&Decision::Defer {});
+    match interrupt.decisions.as_ref().is_some_and(has_deferral) {
+        true => {
+            "nothing was changed; the first decision holds; the thread's state shows the interrupt that asks about the \
+             deferred actions"
+        }
+        false => "nothing was changed; the first decision holds",
     }
 }
 

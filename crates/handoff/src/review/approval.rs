@@ -478,7 +478,15 @@ async fn end_unreadable_handoff(
             (decline_update(&handoff, message.clone(), now)?, HandoffState::Declined)
         }
         Some(Ok(Decision::Preview {})) => (preview_update(&handoff, now)?, HandoffState::Previewed),
-        Some(Ok(Decision::Approve { .. } | Decision::Edit { .. } | Decision::Respond { .. }) | Err(_))
+        Some(
+            Ok(
+                Decision::Approve { .. }
+                | Decision::Edit { .. }
+                | Decision::Respond { .. }
+                | Decision::Defer {},
+            )
+            | Err(_),
+        )
         | None => return Err(error.into()),
     };
     update.channels.extend(changed_channels(state.channels(), step.channels));

@@ -96,6 +96,10 @@ pub(crate) fn decision_outcome(
         Decision::Respond { .. } => Err(DecisionRejection::Invalid(
             "a handoff is accepted, edited, refined or declined; it takes no response".to_owned(),
         )),
+        Decision::Defer {} => Err(DecisionRejection::Invalid(
+            "a handoff has only one action, which cannot be deferred; it stays pending until it is decided"
+                .to_owned(),
+        )),
     }
 }
 

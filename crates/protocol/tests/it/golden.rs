@@ -86,6 +86,7 @@ const DECISIONS: &[&str] = &[
     "decisions_decline",
     "decisions_decline_silently",
     "decisions_preview",
+    "decisions_defer",
 ];
 const HANDOFFS: &[&str] = &["handoff", "handoff_seeded"];
 const PROPOSALS: &[&str] = &["proposal", "proposal_refined"];
@@ -353,7 +354,8 @@ fn g3_decisions_parse_as_their_kind() {
         .map(|name| read_shape::<Decisions>(name).decisions.first().map(Decision::type_name).unwrap())
         .collect();
     assert_eq!(types[..9], ["approve", "approve", "approve", "edit", "edit", "edit", "edit", "edit", "edit"]);
-    assert_eq!(types[9..], ["reject", "reject", "preview"]);
+    assert_eq!(types[9..], ["reject", "reject", "preview", "approve"]);
+    assert_eq!(read_shape::<Decisions>("decisions_defer").decisions[1].type_name(), "defer");
 }
 
 /// Asserts for every status that JSON, the column and parsing use the same name.

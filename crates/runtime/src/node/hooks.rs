@@ -64,7 +64,7 @@ impl Node for HooksNode {
             return Ok(update);
         }
         let answer = match self.point {
-            HookPoint::AfterModel => read_latest_answer(&step).await?.answer,
+            HookPoint::AfterModel => read_latest_answer(&step).await?.into_open_answer(),
             HookPoint::BeforeAgent | HookPoint::AfterAgent => None,
         }
         .unwrap_or_default();

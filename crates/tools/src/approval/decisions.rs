@@ -28,9 +28,18 @@ pub(super) struct DecisionBatch {
     approved: Vec<ReviewedCall>,
     /// Edited arguments by call id.
     edited: Map<String, Value>,
+    /// Calls that the user left undecided.
+    deferred: Vec<ToolCall>,
 }
 
 impl DecisionBatch {
+    /// Returns a batch for decisions about calls of an answer of which the user has decided other calls before. It
+    /// contains the approvals of these calls.
+    pub fn after_earlier_decisions(step: &StepContext<'_>) -> Result<Self, StepFailure> {
+        let approved = APPROVED_CALLS_CHANNEL.get(step.channels)?.unwrap_or_default();
+        Ok(Self { approved, ..Self::default() })
+    }
+
     /// Records that a call may be made although no rule allows it. `by` is `person` or `policy`; `rule` is the reason
     /// why the call needed approval.
     pub fn approve(
@@ -71,6 +80,11 @@ impl DecisionBatch {
     pub fn respond(&mut self, call: &ToolCall, message: &str) -> Result<(), StepFailure> {
         self.record(call, ToolCallDecision::Respond, "person", None)?;
         self.push_result(call, ToolStatus::Success, message)
+    }
+
+    /// Removes and returns the calls that the user left undecided.
+    pub fn take_deferred(&mut self) -> Vec<ToolCall> {
+        std::mem::take(&mut self.deferred)
     }
 
     /// Returns the decisions as one update. `pending` are the calls that now need approval. If there is no decision and
@@ -179,6 +193,10 @@ impl ToolApproval {
             Decision::Reject { message } => batch.reject(call, message.as_deref()),
             Decision::Respond { message } => batch.respond(call, message),
             Decision::Preview {} => batch.reject(call, None),
+            Decision::Defer {} => {
+                batch.deferred.push(call.clone());
+                Ok(())
+            }
             Decision::Edit { edited_action } => {
                 let args = Value::Object(edited_action.args.clone());
                 let edited = ToolCall { args: args.clone(), ..call.clone() };
@@ -200,18 +218,23 @@ impl ToolApproval {
     }
 }
 
-/// Checks decisions about tool calls before they are stored. An approval must not have arguments, and an edit must keep
-/// the tool.
+/// Checks decisions about tool calls before they are stored. An approval must not have arguments, an edit must keep the
+/// tool, and at least one call must be decided.
 ///
 /// # Errors
 /// Returns [`DecisionRejection::Invalid`] for the first decision that would not be carried out as given.
 pub(super) fn check_decisions(interrupt: &Interrupt, decisions: &Decisions) -> Result<(), DecisionRejection> {
+    if decisions.decisions.iter().all(|decision| matches!(decision, Decision::Defer {})) {
+        let reason = "no call is decided; decide at least one of them and defer the others";
+        return Err(DecisionRejection::Invalid(reason.to_owned()));
+    }
     for (request, decision) in interrupt.payload.action_requests.iter().zip(&decisions.decisions) {
         match decision {
             Decision::Approve { args: None, summary_sha256: None }
             | Decision::Reject { .. }
             | Decision::Respond { .. }
-            | Decision::Preview {} => {}
+            | Decision::Preview {}
+            | Decision::Defer {} => {}
             Decision::Approve { .. } => {
                 let reason = "an approval of a tool call takes no arguments; use an edit to change them";
                 return Err(DecisionRejection::Invalid(reason.to_owned()));

@@ -14,6 +14,8 @@ use crate::truncation::{truncate_line, truncate_middle};
 pub(super) const MIDDLEWARE_SOURCE: &str = "ToolApprovalMiddleware";
 /// Decisions that a client can take about each call.
 const ALLOWED_DECISIONS: [&str; 4] = ["approve", "edit", "reject", "respond"];
+/// Decision with which a client leaves a call undecided. It is allowed if the interrupt has another call to decide.
+const DEFER_DECISION: &str = "defer";
 /// Maximum number of bytes of a diff or command in a request.
 const DETAIL_BYTES_MAX: usize = 64 * 1024;
 /// Maximum number of characters of a command in the description.
@@ -71,11 +73,12 @@ pub(super) fn interrupt_payload(
     action_requests: Vec<ActionRequest>,
     workspace: Option<String>,
 ) -> InterruptPayload {
-    let review_configs = action_requests.iter().map(|request| ReviewConfig {
-        action_name: request.name.clone(),
-        allowed_decisions: ALLOWED_DECISIONS.map(str::to_owned).to_vec(),
-    });
-    let review_configs = review_configs.collect();
+    let deferral = (action_requests.len() > 1).then_some(DEFER_DECISION);
+    let allowed: Vec<String> = ALLOWED_DECISIONS.into_iter().chain(deferral).map(str::to_owned).collect();
+    let review_configs = action_requests
+        .iter()
+        .map(|request| ReviewConfig { action_name: request.name.clone(), allowed_decisions: allowed.clone() })
+        .collect();
     InterruptPayload {
         schema_version: SCHEMA_VERSION,
         middleware_source: MIDDLEWARE_SOURCE.to_owned(),

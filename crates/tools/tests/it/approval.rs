@@ -1,5 +1,7 @@
 //! The approval hook in whole runs: a scripted model makes calls, rules and a user decide, and every call gets a result.
 
+mod deferred;
+
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -215,7 +217,10 @@ async fn all_calls_of_an_answer_that_need_approval_share_one_interrupt() {
     let configs: Vec<&str> =
         payload.review_configs.iter().map(|config| config.action_name.as_str()).collect();
     assert_eq!(configs, ["execute", "write_file", "write_file"], "one for each request, in the same order");
-    assert_eq!(payload.review_configs[0].allowed_decisions, ["approve", "edit", "reject", "respond"]);
+    assert_eq!(
+        payload.review_configs[0].allowed_decisions,
+        ["approve", "edit", "reject", "respond", "defer"]
+    );
     let [command, change, _] = payload.action_requests.as_slice() else { unreachable!("{payload:?}") };
     assert_eq!(command.description, "Run: make ⟨U+202E⟩all");
     assert_eq!(command.args, json!({"command": "make \u{202e}all", "description": "builds"}));

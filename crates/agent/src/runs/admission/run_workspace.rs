@@ -12,7 +12,7 @@ use super::refusal::AdmissionResult;
 use super::{RequestAdmission, RunPlan, SubagentQuestions};
 use crate::assembly::RunPurpose;
 use crate::runs::StartedRun;
-use crate::workspace::{RehomePlan, already_in_workspace_error, has_approved_call, is_canonical_folder};
+use crate::workspace::{RehomePlan, already_in_workspace_error, is_canonical_folder, needs_call_folder};
 use crate::{Result, RunError};
 
 impl RequestAdmission<'_> {
@@ -70,10 +70,10 @@ impl RequestAdmission<'_> {
     }
 
     /// Returns the folder of a run that resumes with these answers: the folder in which the tool calls were
-    /// proposed. If it does not exist and no call is approved, returns [`Self::run_workspace`] instead.
+    /// proposed. If it does not exist and all calls are refused, returns [`Self::run_workspace`] instead.
     ///
     /// # Errors
-    /// [`RunError::WorkspaceGone`] if a call is approved whose folder does not exist.
+    /// [`RunError::WorkspaceGone`] if a call is approved or deferred whose folder does not exist.
     pub(super) async fn answers_workspace(
         &self,
         answers: &[(&Interrupt, Decisions)],
@@ -88,7 +88,7 @@ impl RequestAdmission<'_> {
         match proposed_in {
             Some(workspace) if is_canonical_folder(&workspace) => Ok(workspace),
             Some(workspace)
-                if is_about_calls && answers.iter().any(|(_, decisions)| has_approved_call(decisions)) =>
+                if is_about_calls && answers.iter().any(|(_, decisions)| needs_call_folder(decisions)) =>
             {
                 Err(RunError::WorkspaceGone { thread_id: self.thread_id(), workspace }.into())
             }

@@ -230,6 +230,46 @@ async fn a_question_of_a_subagent_is_asked_in_the_parent_and_the_answer_reaches_
 }
 
 #[tokio::test]
+async fn calls_of_a_subagent_are_decided_one_at_a_time_too() {
+    let environment = TestEnvironment::new();
+    let write = |path: &str| json!({"path": path, "content": "three"});
+    let calls = ScriptedReply::call("s1", "write_file", write("hens.txt")).with_call(
+        "s2",
+        "write_file",
+        write("ducks.txt"),
+    );
+    let replies = vec![
+        parent_reply(ScriptedReply::call("c1", "task", task("Hens.")), 1, 1),
+        parent_reply(ScriptedReply::text("Noted."), 1, 2),
+        subagent_reply("Hens.", calls, 1),
+        subagent_reply("Hens.", ScriptedReply::text("It is written."), 2),
+    ];
+    let (server, agent, thread) =
+        create_parent_thread(&environment, replies, ("", ApprovalPolicy::Ask)).await;
+    let (frames, cancel) = unwatched();
+    let end = agent.runs().send_message(thread, "Plum.", &frames, &cancel).await.unwrap();
+    assert_eq!(end.status, RunStatus::Interrupted, "{end:?}");
+    let mut asked = end.interrupts[0].interrupt_id;
+    for (decisions, status) in [
+        (json!([{"type": "defer"}, {"type": "approve"}]), RunStatus::Interrupted),
+        (json!([{"type": "reject"}]), RunStatus::Success),
+    ] {
+        assert_eq!(server.call_count(), 2, "the sub-agent waits for all decisions");
+        let decisions: Decisions = serde_json::from_value(json!({"decisions": decisions})).unwrap();
+        let end = agent.runs().resume(asked, &decisions, &frames, &cancel).await.unwrap().unwrap();
+        assert_eq!(end.status, status, "{end:?}");
+        if let Some(next) = end.interrupts.first() {
+            let requests = &next.payload.action_requests;
+            assert_eq!(requests.iter().map(|it| &it.args["path"]).collect::<Vec<_>>(), ["hens.txt"]);
+            asked = next.interrupt_id;
+        }
+    }
+    assert_eq!(environment.read_file("ducks.txt"), "three");
+    assert_eq!(environment.read_file("hens.txt"), "");
+    assert_eq!(subagent_threads(&agent, thread).await.len(), 1, "the same sub-agent resumes");
+}
+
+#[tokio::test]
 async fn j7_a_subagents_question_is_withdrawn_with_its_parents_question() {
     for by_rewind in [false, true] {
         let environment = TestEnvironment::new();

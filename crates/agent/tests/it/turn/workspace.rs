@@ -231,3 +231,39 @@ async fn a_client_of_an_agent_in_another_folder_works_in_the_threads_folder() {
     assert!(thread.environment.workspace().join("made").exists());
     assert!(!thread.folder_there().join("made").exists());
 }
+
+#[tokio::test]
+async fn k6_a_deferred_call_needs_its_folder_and_a_refused_one_is_not_asked_about_again() {
+    let other = json!({"command": "touch other"});
+    let thread = TwoFolders::new([execute("touch made").with_call("c2", "execute", other)]).await;
+    assert_eq!(thread.send(&thread.there).await, RunStatus::Interrupted);
+    let reject_first = || decisions(r#"{"decisions": [{"type": "reject"}, {"type": "defer"}]}"#);
+    assert_eq!(thread.answer(&thread.there, reject_first()).await.unwrap(), RunStatus::Interrupted);
+    let deferred = thread.pending_interrupt().await;
+    assert_eq!(deferred.payload.workspace, Some(name(&thread.folder_there())));
+    std::fs::remove_dir_all(thread.folder_there()).unwrap();
+    assert_eq!(thread.rehome(&thread.here).await, RunStatus::Interrupted);
+    let again = thread.pending_interrupt().await;
+    let commands: Vec<&Value> =
+        again.payload.action_requests.iter().map(|request| &request.args["command"]).collect();
+    assert_eq!(commands, ["touch other"]);
+    assert_eq!(thread.answer(&thread.here, approve_decisions()).await.unwrap(), RunStatus::Success);
+    assert!(thread.environment.workspace().join("other").exists());
+    assert!(!thread.environment.workspace().join("made").exists());
+    let results = messages(&thread.here, thread.thread).await;
+    let results = results.iter().filter(|message| matches!(message, protocol::Message::Tool(_)));
+    assert_eq!(results.count(), 2, "g2: every call has one result");
+}
+
+#[tokio::test]
+async fn k6_a_call_of_a_deleted_folder_cannot_be_deferred() {
+    let other = json!({"command": "touch other"});
+    let thread = TwoFolders::new([execute("touch made").with_call("c2", "execute", other)]).await;
+    thread.send(&thread.there).await;
+    std::fs::remove_dir_all(thread.folder_there()).unwrap();
+    let reject_first = decisions(r#"{"decisions": [{"type": "reject"}, {"type": "defer"}]}"#);
+    let refused = thread.answer(&thread.here, reject_first).await.unwrap_err();
+    assert!(matches!(refused, Error::Run(RunError::WorkspaceGone { .. })), "{refused:?}");
+    let reject_both = decisions(r#"{"decisions": [{"type": "reject"}, {"type": "reject"}]}"#);
+    assert_eq!(thread.answer(&thread.here, reject_both).await.unwrap(), RunStatus::Success);
+}

@@ -1,6 +1,7 @@
 //! Tests of decisions over the endpoints of runs: the first one counts, one that comes too late or names a question that
 //! is not pending is refused with the outcome, and an invalid one uses nothing up.
 
+mod deferred;
 mod handoff;
 
 use futures::StreamExt;

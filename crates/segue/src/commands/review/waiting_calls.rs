@@ -47,7 +47,9 @@ fn accepts_text(decision: &Decision) -> bool {
         Decision::Edit { edited_action } => {
             !NOT_ACCEPTED_ARGS.iter().any(|arg| edited_action.args.contains_key(*arg))
         }
-        Decision::Reject { .. } | Decision::Respond { .. } | Decision::Preview {} => false,
+        Decision::Reject { .. } | Decision::Respond { .. } | Decision::Preview {} | Decision::Defer {} => {
+            false
+        }
     }
 }
 
@@ -57,7 +59,7 @@ fn with_choice(mut decision: Decision, choice: &str) -> Decision {
     match &mut decision {
         Decision::Approve { args, .. } => args.get_or_insert_with(Map::new).extend([choice]),
         Decision::Edit { edited_action } => edited_action.args.extend([choice]),
-        Decision::Reject { .. } | Decision::Respond { .. } | Decision::Preview {} => {}
+        Decision::Reject { .. } | Decision::Respond { .. } | Decision::Preview {} | Decision::Defer {} => {}
     }
     decision
 }

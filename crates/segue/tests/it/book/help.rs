@@ -132,7 +132,7 @@ fn the_help_of_decide_has_the_format_of_the_decision_file() {
     let example = help.lines().skip_while(|line| !line.starts_with("Example")).nth(1).unwrap();
     let decisions: serde_json::Value = serde_json::from_str(example).unwrap();
     assert_eq!(decisions["decisions"].as_array().map(Vec::len), Some(2), "{help}");
-    for decision in ["approve", "edit", "reject", "respond"] {
+    for decision in ["approve", "edit", "reject", "respond", "defer"] {
         assert!(help.contains(&format!("{{\"type\": \"{decision}\"")), "{decision}: {help}");
     }
 }

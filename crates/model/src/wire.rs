@@ -169,6 +169,8 @@ pub(crate) mod fixture;
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -207,6 +209,94 @@ mod tests {
             let names_the_surrogate =
                 matches!(&fault, AnswerFault::Unreadable(reason) if reason.contains("half a surrogate pair"));
             assert!(names_the_surrogate, "{provider}: {fault:?}");
+        }
+    }
+
+    /// Returns a decoder of that provider's events.
+    fn decoder(provider: &str) -> Box<dyn AnswerDecoder> {
+        let model: ModelName = format!("{provider}/m").parse().expect("a provider's name");
+        new_decoder(&model, CallIds::for_conversation(std::sync::Arc::default(), "x".into()))
+    }
+
+    /// Returns the number of events that are decoded before the first fault, and the fault. `event` returns the event of
+    /// that number.
+    fn feed_until_fault(provider: &str, event: impl Fn(usize) -> String) -> (usize, AnswerFault) {
+        let mut decoder = decoder(provider);
+        let faults = (0..).map(|number| decoder.feed(&event(number)).err());
+        let fault = faults.enumerate().find_map(|(number, fault)| Some((number, fault?)));
+        fault.expect("the events have no end")
+    }
+
+    #[test]
+    fn an_answer_with_too_many_blocks_is_refused() {
+        let anthropic = |number: usize| {
+            let block = json!({"type": "tool_use", "id": number.to_string(), "name": "x"});
+            json!({"type": "content_block_start", "index": number, "content_block": block})
+        };
+        let responses = |number: usize| {
+            let item = json!({"type": "function_call", "call_id": number.to_string(), "name": "x"});
+            json!({"type": "response.output_item.added", "output_index": number, "item": item})
+        };
+        let chat = |number: usize| {
+            let call = json!({"index": number, "id": number.to_string(), "function": {"name": "x"}});
+            json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]})
+        };
+        let gemini = |number: usize| {
+            let text = json!({"text": "a", "thought": number % 2 == 0});
+            json!({"candidates": [{"content": {"parts": [text]}}]})
+        };
+        let events: [(&str, &dyn Fn(usize) -> Value); 4] =
+            [("anthropic", &anthropic), ("openai", &responses), ("openai-chat", &chat), ("gemini", &gemini)];
+        for (provider, event) in events {
+            let (count, fault) = feed_until_fault(provider, |number| event(number).to_string());
+            assert_eq!((count, fault), (answer_builder::BLOCKS_MAX, AnswerFault::TooLarge), "{provider}");
+        }
+    }
+
+    #[test]
+    fn an_event_with_too_many_blocks_is_refused() {
+        let calls = vec![json!({"function": {"name": "x"}}); answer_builder::BLOCKS_MAX + 1];
+        let parts = vec![json!({"text": "a"}); answer_builder::BLOCKS_MAX + 1];
+        for (provider, event) in [
+            ("openai-chat", json!({"choices": [{"index": 0, "delta": {"tool_calls": calls}}]})),
+            ("gemini", json!({"candidates": [{"content": {"parts": parts}}]})),
+        ] {
+            assert_eq!(decoder(provider).feed(&event.to_string()), Err(AnswerFault::TooLarge), "{provider}");
+        }
+    }
+
+    #[test]
+    fn an_answer_with_too_many_values_is_refused() {
+        let text = "[".repeat(1 << 10);
+        let start = json!({"type": "tool_use", "id": "a", "name": "x"});
+        let item = json!({"type": "function_call", "call_id": "a", "name": "x"});
+        let call = |id: &str, name: &str| {
+            let call = json!({"index": 0, "id": id, "function": {"name": name, "arguments": text}});
+            json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]})
+        };
+        let delta = json!({"type": "input_json_delta", "partial_json": text});
+        let opaque = json!({"executableCode": vec![0; (1 << 10) - 2]});
+        for (provider, first, next) in [
+            (
+                "anthropic",
+                json!({"type": "content_block_start", "index": 0, "content_block": start}),
+                json!({"type": "content_block_delta", "index": 0, "delta": delta}),
+            ),
+            (
+                "openai",
+                json!({"type": "response.output_item.added", "output_index": 0, "item": item}),
+                json!({"type": "response.function_call_arguments.delta", "output_index": 0, "delta": text}),
+            ),
+            ("openai-chat", json!({"choices": []}), call("a", "x")),
+            ("gemini", json!({}), json!({"candidates": [{"content": {"parts": [opaque]}}]})),
+        ] {
+            let next = |number: usize| match number {
+                0 => first.to_string(),
+                _ => next.to_string(),
+            };
+            let (count, fault) = feed_until_fault(provider, next);
+            let expected = 1 + answer_builder::VALUES_MAX / (1 << 10);
+            assert_eq!((count, fault), (expected, AnswerFault::TooLarge), "{provider}");
         }
     }
 

@@ -97,7 +97,7 @@ impl ModelRoute {
             ReadStop::Closed | ReadStop::Truncated => {
                 AttemptFailure { error: malformed(stop.to_string()), is_transient: true, retry_after: None }
             }
-            ReadStop::AnswerTooLarge | ReadStop::EventTooLarge => {
+            ReadStop::AnswerTooLarge | ReadStop::EventTooLarge | ReadStop::Fault(AnswerFault::TooLarge) => {
                 AttemptFailure::permanent(malformed(stop.to_string()))
             }
             ReadStop::Fault(AnswerFault::Unreadable(reason)) => {

@@ -30,7 +30,7 @@ pub(super) enum ReadStop {
     },
     /// The connection broke.
     Closed,
-    /// The answer is larger than the limit for answers.
+    /// The answer has more bytes, events or values than an answer can have.
     AnswerTooLarge,
     /// An event of the answer is larger than [`EVENT_BYTES_MAX`].
     EventTooLarge,
@@ -45,7 +45,7 @@ impl fmt::Display for ReadStop {
         f.write_str(match self {
             Self::IdleTimeout { .. } => "no event arrived",
             Self::Closed => "the connection closed in the middle of the answer",
-            Self::AnswerTooLarge => "the answer exceeds the size limit",
+            Self::AnswerTooLarge | Self::Fault(AnswerFault::TooLarge) => "the answer exceeds the size limit",
             Self::EventTooLarge => {
                 return write!(f, "an event exceeds the size limit of {} MiB", EVENT_BYTES_MAX >> 20);
             }

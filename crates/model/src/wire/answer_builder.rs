@@ -9,6 +9,15 @@ use serde_json::{Value, json};
 
 use crate::chat::AnswerPart;
 use crate::name::ModelName;
+use crate::wire::fault::AnswerFault;
+
+/// The most blocks of one answer, and the most parts of one event. The longest answers of today have 128,000 tokens: this is
+/// one block for every 16 of them. An answer with many small blocks takes several times its own size in memory.
+pub(super) const BLOCKS_MAX: usize = 1 << 13;
+
+/// The most JSON values in the arguments of calls and in the provider's own blocks, in one answer: two for each of 128,000
+/// tokens. A value takes at least 32 bytes of memory, and may take only two bytes of the answer.
+pub(super) const VALUES_MAX: usize = 1 << 18;
 
 /// An allocator for the ids of an answer's tool calls. They must not repeat an id of the conversation.
 #[derive(Debug, Clone)]
@@ -57,6 +66,10 @@ pub(super) struct AnswerBuilder {
     blocks: Vec<(BlockKey, PartialBlock)>,
     /// The parts that were not returned yet.
     parts: Vec<AnswerPart>,
+    /// The number of JSON values in the blocks.
+    values: usize,
+    /// Set once the answer exceeds a limit. Then blocks and parts are dropped.
+    is_too_large: bool,
     /// The key of the text block that was last extended. Text of another block begins on a new line, as in the
     /// complete message.
     text_key: Option<BlockKey>,
@@ -98,6 +111,8 @@ impl AnswerBuilder {
             ids,
             blocks: Vec::new(),
             parts: Vec::new(),
+            values: 0,
+            is_too_large: false,
             text_key: None,
             thinking_key: None,
             id: None,
@@ -107,8 +122,41 @@ impl AnswerBuilder {
     }
 
     /// Returns the parts that were added since the last call.
-    pub(super) fn take_parts(&mut self) -> Vec<AnswerPart> {
-        std::mem::take(&mut self.parts)
+    ///
+    /// # Errors
+    /// [`AnswerFault::TooLarge`] if the answer exceeds [`BLOCKS_MAX`] or [`VALUES_MAX`].
+    pub(super) fn take_parts(&mut self) -> Result<Vec<AnswerPart>, AnswerFault> {
+        match self.is_too_large {
+            true => Err(AnswerFault::TooLarge),
+            false => Ok(std::mem::take(&mut self.parts)),
+        }
+    }
+
+    /// Returns true once the answer exceeds a limit. A decoder then skips the rest of the event.
+    pub(super) const fn is_too_large(&self) -> bool {
+        self.is_too_large
+    }
+
+    /// Adds a block, unless the answer has as many as it may have.
+    fn push_block(&mut self, key: BlockKey, block: PartialBlock) {
+        match self.blocks.len() < BLOCKS_MAX {
+            true => self.blocks.push((key, block)),
+            false => self.is_too_large = true,
+        }
+    }
+
+    /// Adds a part, unless the event has as many as it may have.
+    fn push_part(&mut self, part: AnswerPart) {
+        match self.parts.len() < BLOCKS_MAX {
+            true => self.parts.push(part),
+            false => self.is_too_large = true,
+        }
+    }
+
+    /// Adds to the number of JSON values in the blocks.
+    const fn count_values(&mut self, added: usize) {
+        self.values = self.values.saturating_add(added);
+        self.is_too_large |= self.values > VALUES_MAX;
     }
 
     /// Returns the newest block with this key.
@@ -124,12 +172,10 @@ impl AnswerBuilder {
         match self.block_mut(key) {
             Some(PartialBlock::Text(text)) => text.push_str(delta),
             Some(PartialBlock::Thinking { .. } | PartialBlock::Call { .. } | PartialBlock::Opaque(_))
-            | None => {
-                self.blocks.push((key, PartialBlock::Text(delta.to_owned())));
-            }
+            | None => self.push_block(key, PartialBlock::Text(delta.to_owned())),
         }
         let begins_line = self.text_key.replace(key).is_some_and(|previous| previous != key);
-        self.parts.push(AnswerPart::Text(if begins_line { format!("\n{delta}") } else { delta.to_owned() }));
+        self.push_part(AnswerPart::Text(if begins_line { format!("\n{delta}") } else { delta.to_owned() }));
     }
 
     /// Returns whether a text block at `key` was started.
@@ -142,14 +188,14 @@ impl AnswerBuilder {
         match self.block_mut(key) {
             Some(PartialBlock::Thinking { text, .. }) => text.push_str(delta),
             Some(PartialBlock::Text(_) | PartialBlock::Call { .. } | PartialBlock::Opaque(_)) | None => {
-                self.blocks.push((key, PartialBlock::Thinking { text: delta.to_owned(), raw: None }));
+                self.push_block(key, PartialBlock::Thinking { text: delta.to_owned(), raw: None });
             }
         }
         if delta.is_empty() {
             return;
         }
         let begins_line = self.thinking_key.replace(key).is_some_and(|previous| previous != key);
-        self.parts.push(AnswerPart::Thinking(if begins_line {
+        self.push_part(AnswerPart::Thinking(if begins_line {
             format!("\n{delta}")
         } else {
             delta.to_owned()
@@ -166,22 +212,25 @@ impl AnswerBuilder {
 
     /// Sets the provider's own block for the reasoning at `key`. It is sent back to the provider unchanged.
     pub(super) fn seal_thinking(&mut self, key: BlockKey, sealed: Value) {
+        self.count_values(count_json_values(&sealed));
         match self.block_mut(key) {
             Some(PartialBlock::Thinking { raw, .. }) => *raw = Some(sealed),
             Some(PartialBlock::Text(_) | PartialBlock::Call { .. } | PartialBlock::Opaque(_)) | None => {
-                self.blocks.push((key, PartialBlock::Thinking { text: String::new(), raw: Some(sealed) }));
+                self.push_block(key, PartialBlock::Thinking { text: String::new(), raw: Some(sealed) });
             }
         }
     }
 
     /// Starts a tool call at `key`. Its id is replaced if it is empty or in use.
     pub(super) fn begin_call(&mut self, key: BlockKey, id: &str, name: &str) {
+        if self.blocks.len() >= BLOCKS_MAX {
+            self.is_too_large = true;
+            return;
+        }
         let id = self.ids.make_unique(id);
-        self.parts.push(AnswerPart::ToolCall { id: id.clone(), name: name.to_owned() });
-        self.blocks.push((
-            key,
-            PartialBlock::Call { id, name: name.to_owned(), args: StreamedArguments::Pieces(String::new()) },
-        ));
+        self.push_part(AnswerPart::ToolCall { id: id.clone(), name: name.to_owned() });
+        let args = StreamedArguments::Pieces(String::new());
+        self.push_block(key, PartialBlock::Call { id, name: name.to_owned(), args });
     }
 
     /// Appends a delta to the arguments of the call at `key`.
@@ -189,14 +238,23 @@ impl AnswerBuilder {
         if let Some(PartialBlock::Call { args: StreamedArguments::Pieces(pieces), .. }) = self.block_mut(key)
         {
             pieces.push_str(delta);
+            // Each value in the text has one of these before it, except the first.
+            let begins_value = |byte: &u8| matches!(byte, b',' | b'[' | b'{');
+            self.count_values(delta.bytes().filter(begins_value).count());
         }
     }
 
     /// Sets the complete arguments of the call at `key`.
     pub(super) fn set_args(&mut self, key: BlockKey, whole: Value) {
-        if let Some(PartialBlock::Call { args, .. }) = self.block_mut(key) {
-            *args = StreamedArguments::Whole(whole);
-        }
+        let added = count_json_values(&whole);
+        let Some(PartialBlock::Call { args, .. }) = self.block_mut(key) else { return };
+        // Some servers send the whole arguments with every delta.
+        let removed = match std::mem::replace(args, StreamedArguments::Whole(whole)) {
+            StreamedArguments::Whole(before) => count_json_values(&before),
+            StreamedArguments::Pieces(_) => 0,
+        };
+        self.values = self.values.saturating_sub(removed);
+        self.count_values(added);
     }
 
     /// Sets the complete arguments of the call at `key`, unless deltas have arrived.
@@ -205,12 +263,14 @@ impl AnswerBuilder {
             && matches!(args, StreamedArguments::Pieces(pieces) if pieces.is_empty())
         {
             *args = StreamedArguments::Whole(whole.clone());
+            self.count_values(count_json_values(whole));
         }
     }
 
     /// Adds a block that is stored unchanged.
     pub(super) fn push_opaque(&mut self, key: BlockKey, raw: Value) {
-        self.blocks.push((key, PartialBlock::Opaque(raw)));
+        self.count_values(count_json_values(&raw));
+        self.push_block(key, PartialBlock::Opaque(raw));
     }
 
     /// Returns the answer. Blocks without content are dropped, and the stop reason is corrected to match the
@@ -246,6 +306,15 @@ impl PartialBlock {
             Self::Call { id, name, args } => ContentBlock::ToolCall { id, name, args: args.into_value() },
             Self::Opaque(raw) => ContentBlock::Opaque { provider: provider.to_owned(), raw },
         }
+    }
+}
+
+/// Returns the number of values in a JSON value, itself included.
+fn count_json_values(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 1,
+        Value::Array(items) => 1 + items.iter().map(count_json_values).sum::<usize>(),
+        Value::Object(fields) => 1 + fields.values().map(count_json_values).sum::<usize>(),
     }
 }
 

@@ -20,6 +20,8 @@ pub(crate) enum AnswerFault {
     Reported(FailureReport),
     /// The data cannot be read. The text says why.
     Unreadable(String),
+    /// The answer has more blocks or values than an answer can have.
+    TooLarge,
 }
 
 impl AnswerFault {

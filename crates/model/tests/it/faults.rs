@@ -4,6 +4,8 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use model::{AnswerPart, Error, ModelName, Provider, ProviderSettings, connect};
+use protocol::Message;
+use serde_json::json;
 use test_model::{ScriptedFault, ScriptedReply};
 
 use super::{KEY, collect_answer, model, question, settings, start_server};
@@ -155,6 +157,29 @@ async fn failures_before_the_first_part_have_their_own_errors() {
             assert_eq!(parts, [], "{provider:?} {fault:?}");
             assert_eq!(kind(&answer.expect_err("it fails")), expected, "{provider:?} {fault:?}");
         }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_with_too_many_calls_fails_and_is_not_requested_again() {
+    let calls = |count: usize| {
+        let add_call =
+            |reply: ScriptedReply, number: usize| reply.with_call(format!("c{number}"), "read", json!({}));
+        (0..count).fold(ScriptedReply::default(), add_call)
+    };
+    for provider in Provider::ALL {
+        let server = start_server([calls(500), calls(10_000)]);
+        let model = model(provider, ProviderSettings { retries_max: RETRIES, ..settings(&server) });
+        let answer = model.answer(&question()).await.expect("it answers");
+        assert_eq!(Message::Ai(answer).tool_calls().count(), 500, "{provider:?}");
+        let (parts, answer) = collect_answer(&*model, &question()).await;
+        let error = answer.expect_err("it fails");
+        assert!(
+            matches!(&error, Error::MalformedAnswer { reason, .. } if reason.contains("exceeds the size limit")),
+            "{provider:?}: {error:?}"
+        );
+        assert!(parts.len() < 10_000, "{provider:?}: the rest is not read");
+        assert_eq!(server.call_count(), 2, "{provider:?}");
     }
 }
 

@@ -17,6 +17,14 @@ use crate::wire::AnswerFault;
 /// tokens with an event of 450 bytes for each, have half of it.
 pub(super) const ANSWER_BYTES_MAX: u64 = 128 << 20;
 
+/// The most events of one answer, eight for each of 128,000 tokens. An answer with more of them has no end.
+pub(super) const ANSWER_EVENTS_MAX: u64 = 1 << 20;
+
+/// The most JSON values of one event, estimated by the characters that begin or separate values. A decoded value takes at
+/// least 32 bytes of memory, and may take only two bytes of the event. It allows eight for each of 128,000 tokens, because the
+/// last event of an answer may contain all of it.
+pub(super) const EVENT_VALUES_MAX: usize = 1 << 20;
+
 /// The longest time with nothing but keep-alives, in idle timeouts. With the default idle timeout it is 20 minutes,
 /// longer than any provider lets a request wait for its turn.
 pub(super) const KEEP_ALIVE_TIMEOUTS_MAX: u32 = 10;
@@ -32,6 +40,8 @@ struct ResponseEvents {
     parser: EventParser,
     /// The bytes that were read.
     bytes_read: u64,
+    /// The events that were read.
+    events_read: u64,
     /// The longest time without an event or a keep-alive.
     idle_timeout: Duration,
     /// The time spent waiting since the last event or keep-alive.
@@ -42,7 +52,7 @@ struct ResponseEvents {
 
 /// Returns the data of the events of a body. The stream fails after `idle_timeout` without an event or a
 /// keep-alive, after [`KEEP_ALIVE_TIMEOUTS_MAX`] times as long with nothing but keep-alives, over
-/// [`ANSWER_BYTES_MAX`] bytes, and when an event is too large or not UTF-8.
+/// [`ANSWER_BYTES_MAX`] bytes or [`ANSWER_EVENTS_MAX`] events, and when an event is too large or not UTF-8.
 ///
 /// Keep-alives are comments, which DeepSeek and OpenRouter send while a request waits, and the events `ping` of
 /// Anthropic and `keepalive` of OpenAI.
@@ -54,6 +64,7 @@ pub(super) fn read_events(
         body,
         parser: EventParser::new(EVENT_BYTES_MAX),
         bytes_read: 0,
+        events_read: 0,
         idle_timeout,
         idle: Duration::ZERO,
         without_progress: Duration::ZERO,
@@ -71,6 +82,10 @@ impl ResponseEvents {
             while let Some(item) = self.parser.pop_item() {
                 self.idle = Duration::ZERO;
                 if let StreamItem::Event(data) = item {
+                    self.events_read += 1;
+                    if self.events_read > ANSWER_EVENTS_MAX || has_too_many_values(&data) {
+                        return Err(ReadStop::AnswerTooLarge);
+                    }
                     if !is_keep_alive(&data) {
                         self.without_progress = Duration::ZERO;
                     }
@@ -108,6 +123,12 @@ impl ResponseEvents {
         self.without_progress += waited;
         chunk.transpose()
     }
+}
+
+/// Returns whether the data of an event has more than [`EVENT_VALUES_MAX`] JSON values. Separators in texts count too.
+fn has_too_many_values(data: &str) -> bool {
+    let separates = |byte: &u8| matches!(byte, b',' | b'[' | b'{');
+    data.len() > EVENT_VALUES_MAX && data.bytes().filter(separates).count() > EVENT_VALUES_MAX
 }
 
 /// Returns whether the data of an event only says that the server is alive.
@@ -203,5 +224,33 @@ mod tests {
         let (count, last) = read(vec![b'x'; 1 << 20]).await;
         assert!(matches!(last, Err(ReadStop::EventTooLarge)), "{last:?}");
         assert_eq!(count, 1);
+    }
+
+    #[tokio::test]
+    async fn an_answer_with_too_many_events_or_values_fails() {
+        let read = |chunk: Vec<u8>| async move {
+            let chunk = Bytes::from(chunk);
+            let body = stream::repeat_with(move || Ok(chunk.clone()));
+            let events = read_events(body.boxed(), LIMIT);
+            events
+                .fold((0, None), |(count, _), event| {
+                    let (count, stop) = match event {
+                        Ok(_) => (count + 1, None),
+                        Err(stop) => (count, Some(stop)),
+                    };
+                    std::future::ready((count, stop))
+                })
+                .await
+        };
+        let (count, stop) = read(b"data: x\n\n".repeat(1 << 10)).await;
+        assert!(matches!(stop, Some(ReadStop::AnswerTooLarge)), "{stop:?}");
+        assert_eq!(count, ANSWER_EVENTS_MAX);
+        for values in [EVENT_VALUES_MAX, EVENT_VALUES_MAX + 1] {
+            let event = [b"data: ".as_slice(), &b"[".repeat(values), b"\n\n"].concat();
+            let fitting = ANSWER_BYTES_MAX / event.len() as u64;
+            let (count, stop) = read(event).await;
+            assert!(matches!(stop, Some(ReadStop::AnswerTooLarge)), "{stop:?}");
+            assert_eq!(count, if values == EVENT_VALUES_MAX { fitting } else { 0 });
+        }
     }
 }

@@ -158,7 +158,7 @@ impl AnswerDecoder for AnthropicDecoder {
             "error" => return Err(AnswerFault::Reported(FailureReport::from_event(&event))),
             _ => {}
         }
-        Ok(self.answer.take_parts())
+        self.answer.take_parts()
     }
 
     fn progress(&self) -> AnswerProgress {

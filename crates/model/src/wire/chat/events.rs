@@ -63,6 +63,9 @@ impl ChatDecoder {
             self.answer.stop = Some(StopReason::Refusal);
         }
         for call in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
+            if self.answer.is_too_large() {
+                break;
+            }
             self.apply_call_delta(call);
         }
         if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) {
@@ -127,7 +130,7 @@ impl AnswerDecoder for ChatDecoder {
         if let Some(usage) = event.get("usage").filter(|usage| usage.is_object()) {
             self.answer.usage = Some(read_usage(usage));
         }
-        Ok(self.answer.take_parts())
+        self.answer.take_parts()
     }
 
     fn progress(&self) -> AnswerProgress {

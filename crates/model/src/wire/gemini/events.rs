@@ -105,6 +105,9 @@ impl AnswerDecoder for GeminiDecoder {
         }
         let candidate = &event["candidates"][0];
         for part in candidate["content"]["parts"].as_array().into_iter().flatten() {
+            if self.answer.is_too_large() {
+                break;
+            }
             self.apply_part(part);
         }
         if let Some(reason) = candidate["finishReason"].as_str() {
@@ -118,7 +121,7 @@ impl AnswerDecoder for GeminiDecoder {
         if let Some(usage) = event.get("usageMetadata") {
             self.answer.usage = Some(read_usage(usage));
         }
-        Ok(self.answer.take_parts())
+        self.answer.take_parts()
     }
 
     fn progress(&self) -> AnswerProgress {

@@ -41,6 +41,9 @@ impl ResponsesDecoder {
         match text_field(item, "type") {
             "message" => {
                 for (index, content) in item["content"].as_array().into_iter().flatten().enumerate() {
+                    if self.answer.is_too_large() {
+                        break;
+                    }
                     let key = (output, index as u64);
                     if !self.answer.has_text(key) {
                         self.answer.push_text(key, text_field(content, "text"));
@@ -125,7 +128,7 @@ impl AnswerDecoder for ResponsesDecoder {
         let event: Value =
             serde_json::from_str(data).map_err(|error| AnswerFault::unreadable(&error, data))?;
         self.apply_event(&event)?;
-        Ok(self.answer.take_parts())
+        self.answer.take_parts()
     }
 
     fn progress(&self) -> AnswerProgress {

@@ -62,7 +62,7 @@ impl ApiError {
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", detail)
     }
 
-    /// Returns a 403: the request comes from a forbidden origin, or names a forbidden host.
+    /// Returns a 403: the request comes from a forbidden origin, names a forbidden host, or is not from an operator.
     pub fn forbidden(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
     }

@@ -4,6 +4,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use protocol::{OwnerScope, UserId};
+
 use crate::security::token::InstallToken;
 use crate::{Error, Result};
 
@@ -18,6 +20,8 @@ pub struct ServerSettings {
     pub allowed_origins: AllowedOrigins,
     /// How clients authenticate.
     pub auth: AuthMode,
+    /// Users whose keys may read what concerns all users, such as the metrics. The local operator always may.
+    pub operators: Vec<UserId>,
     /// Limits on size, number and rate of requests.
     pub limits: ServerLimits,
 }
@@ -29,7 +33,16 @@ impl ServerSettings {
             allowed_hosts: Vec::new(),
             allowed_origins: AllowedOrigins::Loopback,
             auth,
+            operators: Vec::new(),
             limits: ServerLimits::default(),
+        }
+    }
+
+    /// Returns whether a caller of that scope may read what concerns all users.
+    pub(crate) fn is_operator(&self, scope: &OwnerScope) -> bool {
+        match scope {
+            OwnerScope::Owner(Some(user)) => self.operators.contains(user),
+            OwnerScope::Owner(None) | OwnerScope::Everyone => true,
         }
     }
 

@@ -116,15 +116,21 @@ async fn info() -> Json<ServerInfo> {
     })
 }
 
-/// Returns the metrics, in Prometheus' text format.
+/// Returns the metrics, in Prometheus' text format. They are for operators, because they concern all users.
 #[utoipa::path(get, path = "/metrics", tag = "system",
-    responses((status = 200, body = String, content_type = "text/plain"), (status = 401, body = ErrorBody), (status = 429, body = ErrorBody)))]
-async fn metrics(State(state): State<AppState>, _: Caller) -> Response {
+    responses((status = 200, body = String, content_type = "text/plain"), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
+        (status = 429, body = ErrorBody)))]
+async fn metrics(State(state): State<AppState>, caller: Caller) -> Result<Response, ApiError> {
+    if !state.settings.is_operator(&caller.scope) {
+        return Err(ApiError::forbidden("the metrics need the key of an operator").with_hint(
+            "use the token in the home folder of the server, or the key of a user whom `segue serve --operator USER` names",
+        ));
+    }
     let mut text =
         state.counters.render_text(state.server.scheduler.metrics(), state.server.open_streams.count());
     let agent = state.server.scheduler.agent(&OwnerScope::Owner(None));
     text.push_str(&activity::activity_metrics(&agent.admin().trace_metrics()));
     text.push_str(&mirror::mirror_metrics(&agent).await);
     text.push_str(&pool::pool_metrics(&agent));
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }

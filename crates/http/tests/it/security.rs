@@ -37,7 +37,7 @@ async fn k2_a_revoked_key_is_refused() {
     let server = ServerFixture::start_default().await;
     let key = server.create_key("ada").await;
     let status = async || {
-        server.request(TestCaller::Key(&key), Method::GET, "/metrics").send().await.unwrap().status()
+        server.request(TestCaller::Key(&key), Method::GET, "/api/agent").send().await.unwrap().status()
     };
     assert_eq!(status().await, 200);
     let keys = server.agent.admin().keys().await.unwrap();
@@ -115,7 +115,7 @@ async fn a_user_above_the_rate_limit_is_refused_with_a_time_to_retry() {
     let limits = ServerLimits { rate, ..ServerLimits::default() };
     let server = ServerFixture::with_settings(|settings| ServerSettings { limits, ..settings }).await;
     let key = server.create_key("ada").await;
-    let send = async |caller| server.request(caller, Method::GET, "/metrics").send().await.unwrap();
+    let send = async |caller| server.request(caller, Method::GET, "/api/agent").send().await.unwrap();
     for _ in 0..3 {
         assert_eq!(send(TestCaller::Key(&key)).await.status(), 200);
     }

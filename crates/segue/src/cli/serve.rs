@@ -22,6 +22,9 @@ pub(crate) struct ServeArgs {
     /// Host name that requests may use, besides addresses and localhost; `*` is any
     #[arg(long = "allow-host", value_name = "HOST")]
     pub(crate) hosts: Vec<String>,
+    /// User whose keys may read `/metrics`, as the token may
+    #[arg(long = "operator", value_name = "USER")]
+    pub(crate) operators: Vec<UserId>,
     /// Accept requests without authentication; only if no other machine can connect
     #[arg(long)]
     pub(crate) no_auth: bool,
@@ -42,6 +45,7 @@ impl ServeArgs {
             addr: Some("127.0.0.1:0".to_owned()),
             origins: Vec::new(),
             hosts: Vec::new(),
+            operators: Vec::new(),
             no_auth: false,
             show_token: false,
             open: true,

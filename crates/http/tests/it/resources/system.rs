@@ -1,5 +1,6 @@
 //! Tests of the endpoints for health, version, documentation and metrics, and of the shutdown of the server.
 
+use http::{AuthMode, ServerSettings};
 use reqwest::Method;
 use serde_json::json;
 
@@ -58,6 +59,42 @@ async fn metrics_require_a_key() {
         server.request(TestCaller::Anonymous, Method::GET, "/metrics").send().await.unwrap().status(),
         401
     );
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn k1_metrics_are_for_operators_only() {
+    let server = ServerFixture::with_settings(|settings| ServerSettings {
+        operators: vec!["ops".parse().unwrap()],
+        ..settings
+    })
+    .await;
+    let (ops, ada) = (server.create_key("ops").await, server.create_key("ada").await);
+    let read = async |caller| {
+        read_response(server.request(caller, Method::GET, "/metrics").send().await.unwrap()).await
+    };
+    for caller in [TestCaller::Local, TestCaller::Key(&ops)] {
+        let (status, metrics) = read(caller).await;
+        assert_eq!(status, 200, "{metrics}");
+        assert!(metrics.as_str().unwrap().contains("segue_requests_total "), "{metrics}");
+    }
+    let (status, refusal) = read(TestCaller::Key(&ada)).await;
+    assert_eq!((status.as_u16(), &refusal["code"]), (403, &json!("forbidden")));
+    assert!(refusal["detail"].as_str().unwrap().contains("the key of an operator"), "{refusal}");
+    assert!(refusal["hint"].as_str().unwrap().contains("--operator"), "{refusal}");
+    // An operator sees no more of the data of others than any user.
+    let thread = server.create_thread(TestCaller::Key(&ada)).await;
+    let path = format!("/threads/{thread}");
+    let hidden = server.request(TestCaller::Key(&ops), Method::GET, &path).send().await.unwrap();
+    assert_eq!(hidden.status(), 404);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_authentication_shows_its_metrics_to_every_client() {
+    let server = ServerFixture::with_settings(|_| ServerSettings::new(AuthMode::Disabled)).await;
+    let response = server.request(TestCaller::Anonymous, Method::GET, "/metrics").send().await.unwrap();
+    assert_eq!(response.status(), 200);
     server.stop().await;
 }
 

@@ -77,6 +77,7 @@ pub(crate) async fn serve_until_signal(
     let settings = ServerSettings {
         allowed_hosts: args.hosts.clone(),
         allowed_origins,
+        operators: args.operators.clone(),
         ..ServerSettings::new(resolve_auth(&context.agent, addr, &args).await?)
     };
     settings.check_exposure(addr)?;

@@ -105,6 +105,17 @@ fn k1_creating_a_key_prints_what_the_key_allows() {
 }
 
 #[test]
+fn k1_metrics_are_for_the_token_and_for_operators() {
+    let sandbox = TestSandbox::new();
+    let arguments = ["serve", "--addr", "127.0.0.1:0", "--json", "--operator", "ops"];
+    let serving = ServeProcess::spawn(sandbox.command(&arguments));
+    let key = |user: &str| client_with_key(&serving, create_key(&sandbox, user)["key"].as_str().unwrap());
+    assert_eq!(owner_client(&serving).get("/metrics").status, 200);
+    assert_eq!(key("ops").get("/metrics").status, 200);
+    assert_eq!(key("alice").get("/metrics").status, 403);
+}
+
+#[test]
 fn keys_are_shown_once_listed_and_revoked() {
     let sandbox = TestSandbox::new();
     let serving = ServeProcess::start(&sandbox);

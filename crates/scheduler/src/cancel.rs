@@ -10,13 +10,16 @@ use futures::future::BoxFuture;
 use std::sync::Arc;
 
 use agent::{Agent, CancellationToken, FrameSender, ThreadSubscription};
+use jiff::Timestamp;
 use protocol::{OwnerScope, Run, RunId, RunRef, RunStatus, ThreadId};
 use tokio::sync::oneshot;
 
 use crate::Result;
 use crate::error::Error;
 use crate::limits::POLL_INTERVAL;
-use crate::queue::{EnqueueOutcome, Occupant, QueuePosition, QueuedWork, ThreadQueues};
+use crate::queue::{
+    EnqueueOutcome, Occupant, QueueAge, QueuePosition, QueuedExclusive, QueuedWork, ThreadQueues,
+};
 use crate::scheduler::Scheduler;
 use crate::streams::stream::RunStream;
 use crate::worker::ThreadOutcome;
@@ -248,8 +251,10 @@ impl Scheduler {
     ) {
         let (grant_sender, grant_receiver) = oneshot::channel();
         let queue_permit = self.queue_quota.acquire_over_limit(&OwnerScope::Owner(run.assistant_id.owner()));
-        let entry = QueuedWork::Exclusive(grant_sender, QueuePosition::Front, queue_permit);
-        if queues.enqueue(run.thread_id, entry, QueuePosition::Front) == EnqueueOutcome::QueueCreated {
+        let (position, age) = (QueuePosition::Front, QueueAge::new(Timestamp::now()));
+        let entry = QueuedExclusive { grant_sender, position, age, permit: queue_permit };
+        let enqueued = queues.enqueue(run.thread_id, QueuedWork::Exclusive(entry), position);
+        if enqueued == EnqueueOutcome::QueueCreated {
             let worker = Arc::clone(self).drain_queue(run.thread_id, ThreadOutcome::Pending);
             self.tasks.spawn(worker);
         }

@@ -58,6 +58,10 @@ pub(crate) const ATTEMPTS_MAX: u32 = 8;
 /// how often a change of a thread may lose it to runs of other processes.
 pub(crate) const CONFLICTS_MAX: u32 = 64;
 
+/// How many runs with the strategies `interrupt` and `rollback` may come before exclusive work that was queued before them. A
+/// user who corrects a message again and again sends fewer; a program that never stops must not delay a change for ever.
+pub(crate) const OVERTAKES_MAX: u32 = 8;
+
 /// Owners whose memory is summarized at the same time; each has one worker.
 pub(crate) const SUMMARIZE_WORKERS_MAX: usize = 4;
 

@@ -7,12 +7,14 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use protocol::{MultitaskStrategy, RunId, ThreadId};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::quota::{Quota, QuotaLimits, QuotaPermit};
 use crate::cancel::CancelAction;
+use crate::limits::OVERTAKES_MAX;
 use crate::streams::stream::RunStream;
 
 /// The queues of all busy threads. A thread has a queue while something is active on it or waits for it.
@@ -58,8 +60,30 @@ pub(crate) enum Occupant {
 pub(crate) enum QueuedWork {
     /// A run. Its request is in the journal.
     Run(Arc<RunStream>, QuotaPermit),
-    /// Exclusive work. The sender passes it the grant with which it may start.
-    Exclusive(oneshot::Sender<ExclusiveGrant>, QueuePosition, QuotaPermit),
+    /// Exclusive work.
+    Exclusive(QueuedExclusive),
+}
+
+/// Exclusive work in a queue.
+#[derive(Debug)]
+pub(crate) struct QueuedExclusive {
+    /// Passes the work the grant with which it may start.
+    pub(crate) grant_sender: oneshot::Sender<ExclusiveGrant>,
+    /// The position at which the work was added.
+    pub(crate) position: QueuePosition,
+    /// The age of the work.
+    pub(crate) age: QueueAge,
+    /// The queue permit of the entry.
+    pub(crate) permit: QuotaPermit,
+}
+
+/// The age of queued work, which limits how many later runs come first. Work that is queued again keeps its age.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct QueueAge {
+    /// The time at which the work was first added to the queue.
+    pub(crate) queued_at: Timestamp,
+    /// The number of later runs that were put before the work.
+    overtakes: u32,
 }
 
 /// The right to work exclusively on a thread. Dropping it releases the thread.
@@ -67,6 +91,8 @@ pub(crate) enum QueuedWork {
 pub(crate) struct ExclusiveGrant {
     /// Cancelled when the work has to stop.
     pub(crate) cancel: CancellationToken,
+    /// The age that the work has if it is queued again.
+    pub(crate) age: QueueAge,
     /// Dropped when the work is done, which the queue's worker observes. Work that has to wait for another process
     /// sends its next queue entry instead.
     released: oneshot::Sender<QueuedWork>,
@@ -82,13 +108,54 @@ pub(crate) struct GrantCompletion {
     _advanced: oneshot::Sender<()>,
 }
 
+impl QueueAge {
+    /// Returns the age of work that is first added to the queue at that time.
+    pub(crate) const fn new(queued_at: Timestamp) -> Self {
+        Self { queued_at, overtakes: 0 }
+    }
+
+    /// Returns whether no further run may come first.
+    const fn is_due(self) -> bool {
+        self.overtakes >= OVERTAKES_MAX
+    }
+}
+
+impl QueuedWork {
+    /// Returns whether the entry stays before a run that displaces the active one.
+    fn precedes_displacing_run(&self) -> bool {
+        match self {
+            Self::Run(stream, _) => stream.queue_position == QueuePosition::Displacing,
+            // Work at the front waits for the end of the displaced run and rolls it back.
+            Self::Exclusive(exclusive) => {
+                exclusive.position == QueuePosition::Front || exclusive.age.is_due()
+            }
+        }
+    }
+
+    /// Returns whether the entry is exclusive work that no further run may overtake.
+    fn is_due(&self) -> bool {
+        match self {
+            Self::Run(..) => false,
+            Self::Exclusive(exclusive) => exclusive.age.is_due(),
+        }
+    }
+
+    /// Counts a run that was put before the entry, if the entry is exclusive work.
+    fn count_overtake(&mut self) {
+        match self {
+            Self::Run(..) => {}
+            Self::Exclusive(exclusive) => exclusive.age.overtakes += 1,
+        }
+    }
+}
+
 impl ExclusiveGrant {
-    /// Returns a grant for work that `cancel` stops, and the worker's half of it.
-    pub(crate) fn new(cancel: CancellationToken) -> (Self, GrantCompletion) {
+    /// Returns a grant for work of that age that `cancel` stops, and the worker's half of it.
+    pub(crate) fn new(cancel: CancellationToken, age: QueueAge) -> (Self, GrantCompletion) {
         let (release_sender, release_receiver) = oneshot::channel();
         let (advance_sender, advance_receiver) = oneshot::channel();
         (
-            Self { cancel, released: release_sender, advanced: advance_receiver },
+            Self { cancel, age, released: release_sender, advanced: advance_receiver },
             GrantCompletion { released: release_receiver, _advanced: advance_sender },
         )
     }
@@ -120,7 +187,8 @@ impl GrantCompletion {
 pub(crate) enum QueuePosition {
     /// Before every other entry.
     Front,
-    /// Before the other entries, but behind earlier ones that displaced the active run.
+    /// Before the other entries, but behind earlier ones that displaced the active run, and behind exclusive work that
+    /// runs have overtaken too often.
     Displacing,
     /// Behind every other entry.
     Back,
@@ -141,8 +209,8 @@ impl QueuePosition {
 pub(crate) enum NextEntry {
     /// A run with its position.
     Run(RunId, QueuePosition),
-    /// Exclusive work with its position.
-    Exclusive(QueuePosition),
+    /// Exclusive work with its position and the time since which it is queued.
+    Exclusive(QueuePosition, Timestamp),
 }
 
 /// The result of an attempt to occupy a thread at once.
@@ -213,7 +281,9 @@ impl ThreadQueues {
     pub(crate) fn next_entry(&self, thread_id: ThreadId) -> Option<NextEntry> {
         Some(match self.by_thread.get(&thread_id)?.queued.front()? {
             QueuedWork::Run(stream, _) => NextEntry::Run(stream.run_id, stream.queue_position),
-            QueuedWork::Exclusive(_, position, _) => NextEntry::Exclusive(*position),
+            QueuedWork::Exclusive(exclusive) => {
+                NextEntry::Exclusive(exclusive.position, exclusive.age.queued_at)
+            }
         })
     }
 
@@ -273,7 +343,7 @@ impl ThreadQueues {
                     Occupancy::new(Occupant::Run(stream.run_id), stream.cancel.clone())
                 }
                 // The caller that requested this work is gone.
-                QueuedWork::Exclusive(grant_sender, ..) if grant_sender.is_closed() => continue,
+                QueuedWork::Exclusive(exclusive) if exclusive.grant_sender.is_closed() => continue,
                 QueuedWork::Exclusive(..) => Occupancy::new(Occupant::Exclusive, CancellationToken::new()),
             };
             queue.occupancy = Some(occupancy);
@@ -295,14 +365,15 @@ impl ThreadQueues {
     }
 
     /// Puts exclusive work back that met a run of another process, and reserves the thread for that process. Runs that
-    /// displaced the active one meanwhile come first. If the queues are closed, the entry is dropped, which its caller
+    /// displaced the active one meanwhile come first, unless too many have overtaken the work. If the queues are closed, the entry is dropped, which its caller
     /// observes.
     pub(crate) fn requeue_behind_remote(&mut self, thread_id: ThreadId, entry: QueuedWork) {
         if self.is_closed {
             return;
         }
         if let Some(queue) = self.by_thread.get_mut(&thread_id) {
-            queue.enqueue(entry, QueuePosition::Displacing);
+            let position = if entry.is_due() { QueuePosition::Front } else { QueuePosition::Displacing };
+            queue.enqueue(entry, position);
         }
         self.hold_for_remote(thread_id, None);
     }
@@ -410,18 +481,28 @@ impl ThreadQueue {
     fn enqueue(&mut self, entry: QueuedWork, position: QueuePosition) {
         match position {
             QueuePosition::Front => self.queued.push_front(entry),
-            QueuePosition::Displacing => {
-                let displaces = |entry: &&QueuedWork| match entry {
-                    QueuedWork::Run(stream, _) => stream.queue_position == QueuePosition::Displacing,
-                    // It waits for the end of the displaced run and rolls it back.
-                    QueuedWork::Exclusive(_, QueuePosition::Front, _) => true,
-                    QueuedWork::Exclusive(..) => false,
-                };
-                let behind = self.queued.iter().take_while(displaces).count();
-                self.queued.insert(behind, entry);
-            }
+            QueuePosition::Displacing => self.insert_displacing(entry),
             QueuePosition::Back => self.queued.push_back(entry),
         }
+    }
+
+    /// Inserts an entry behind those that displaced the active run. A run overtakes the exclusive work behind that
+    /// point, except work that [`OVERTAKES_MAX`] runs have overtaken: this work is moved before the run.
+    ///
+    /// The run itself is never moved behind other runs. Its place among the runs of all processes follows from the
+    /// journal, and runs of other processes may wait for it.
+    fn insert_displacing(&mut self, entry: QueuedWork) {
+        let index = self.queued.iter().take_while(|entry| entry.precedes_displacing_run()).count();
+        let mut overtaken = self.queued.split_off(index);
+        if let QueuedWork::Run(..) = &entry {
+            let (due, others): (VecDeque<_>, VecDeque<_>) =
+                overtaken.into_iter().partition(QueuedWork::is_due);
+            self.queued.extend(due);
+            overtaken = others;
+            overtaken.iter_mut().for_each(QueuedWork::count_overtake);
+        }
+        self.queued.push_back(entry);
+        self.queued.append(&mut overtaken);
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::cancel::CancelAction;
 use crate::limits::{ATTEMPTS_MAX, CONFLICTS_MAX, POLL_INTERVAL, RECHECK_DELAY};
-use crate::queue::{Backlog, ExclusiveGrant, Occupant, QueuedWork, QuotaPermit};
+use crate::queue::{Backlog, ExclusiveGrant, Occupant, QueueAge, QueuedExclusive, QueuedWork, QuotaPermit};
 use crate::scheduler::Scheduler;
 use crate::streams::stream::RunStream;
 
@@ -83,9 +83,10 @@ impl Scheduler {
                         Err(_) => self.handle_begin_panic(thread_id).await,
                     }
                 }
-                (Some(QueuedWork::Exclusive(grant_sender, _, queue_permit)), _) => {
+                (Some(QueuedWork::Exclusive(exclusive)), _) => {
+                    let QueuedExclusive { grant_sender, age, permit: queue_permit, .. } = exclusive;
                     drop(queue_permit);
-                    self.grant_exclusive(thread_id, grant_sender).await
+                    self.grant_exclusive(thread_id, grant_sender, age).await
                 }
             };
         }
@@ -370,8 +371,9 @@ impl Scheduler {
         &self,
         thread_id: ThreadId,
         grant_sender: oneshot::Sender<ExclusiveGrant>,
+        age: QueueAge,
     ) -> ThreadOutcome {
-        let (grant, mut completion) = ExclusiveGrant::new(self.queues.lock().cancel_token(thread_id));
+        let (grant, mut completion) = ExclusiveGrant::new(self.queues.lock().cancel_token(thread_id), age);
         let requeued = match grant_sender.send(grant) {
             Ok(()) => completion.wait_released().await,
             // The caller is gone.

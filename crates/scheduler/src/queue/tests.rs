@@ -19,6 +19,15 @@ fn queued_run(thread_id: ThreadId) -> (RunId, QueuedWork) {
     (run_id, QueuedWork::Run(Arc::new(stream), permit))
 }
 
+fn exclusive_work(
+    grant_sender: oneshot::Sender<ExclusiveGrant>,
+    position: QueuePosition,
+    permit: QuotaPermit,
+) -> QueuedWork {
+    let age = QueueAge::new(Timestamp::UNIX_EPOCH);
+    QueuedWork::Exclusive(QueuedExclusive { grant_sender, position, age, permit })
+}
+
 fn occupancy(occupant: Occupant) -> Occupancy {
     Occupancy::new(occupant, CancellationToken::new())
 }
@@ -72,11 +81,7 @@ fn j1_runs_that_displace_the_active_one_are_next_in_the_order_of_their_creation(
     // The rollback of the displaced run comes before them.
     let (grant_sender, _grant_receiver) = oneshot::channel();
     let permit = quota(1, 1).acquire(&local()).unwrap();
-    queues.enqueue(
-        thread,
-        QueuedWork::Exclusive(grant_sender, QueuePosition::Front, permit),
-        QueuePosition::Front,
-    );
+    queues.enqueue(thread, exclusive_work(grant_sender, QueuePosition::Front, permit), QueuePosition::Front);
     let third = enqueue(&mut queues, MultitaskStrategy::Interrupt);
     queues.release(thread);
     assert!(matches!(queues.dequeue(thread), Some(QueuedWork::Exclusive(..))));
@@ -160,7 +165,7 @@ fn exclusive_work_whose_caller_is_gone_is_skipped() {
     let (grant_sender, grant_receiver) = oneshot::channel();
     queues.enqueue(
         thread,
-        QueuedWork::Exclusive(grant_sender, QueuePosition::Back, quota(1, 1).acquire(&local()).unwrap()),
+        exclusive_work(grant_sender, QueuePosition::Back, quota(1, 1).acquire(&local()).unwrap()),
         QueuePosition::Back,
     );
     drop(grant_receiver);
@@ -202,7 +207,7 @@ fn permits_are_limited_by_owner_and_in_total_and_can_be_returned() {
 fn queued_change() -> (oneshot::Receiver<ExclusiveGrant>, QueuedWork) {
     let (grant_sender, grant_receiver) = oneshot::channel();
     let permit = quota(1, 1).acquire(&local()).unwrap();
-    (grant_receiver, QueuedWork::Exclusive(grant_sender, QueuePosition::Back, permit))
+    (grant_receiver, exclusive_work(grant_sender, QueuePosition::Back, permit))
 }
 
 #[test]
@@ -219,9 +224,61 @@ fn a_change_that_waits_for_another_process_is_next_after_runs_that_displace_the_
     queues.requeue_behind_remote(thread, change);
     assert_eq!(queues.occupant(thread), Some(Occupant::Remote));
     assert_eq!(dequeue_run_id(&mut queues, thread), Some(urgent));
-    assert_eq!(queues.next_entry(thread), Some(NextEntry::Exclusive(QueuePosition::Back)));
+    assert!(matches!(queues.next_entry(thread), Some(NextEntry::Exclusive(QueuePosition::Back, _))));
     assert_eq!(dequeue_run_id(&mut queues, thread), None, "the change");
     assert_eq!(dequeue_run_id(&mut queues, thread), Some(last));
+}
+
+/// Adds a run that displaces the active one.
+fn enqueue_displacing(queues: &mut ThreadQueues, thread_id: ThreadId) -> RunId {
+    let request = RunRequest { multitask_strategy: MultitaskStrategy::Interrupt, ..RunRequest::default() };
+    let stream = RunStream::new(RunRef { thread_id, run_id: RunId::generate() }, &local(), &request);
+    let (run_id, permit) = (stream.run_id, quota(1, 1).acquire(&local()).unwrap());
+    queues.enqueue(thread_id, QueuedWork::Run(Arc::new(stream), permit), QueuePosition::Displacing);
+    run_id
+}
+
+#[test]
+fn h5_a_change_comes_first_after_runs_have_overtaken_it_often() {
+    let (mut queues, thread) = (ThreadQueues::default(), ThreadId::generate());
+    queues.admit(thread, occupancy(Occupant::Exclusive));
+    let (first, first_entry) = queued_run(thread);
+    queues.enqueue(thread, first_entry, QueuePosition::Back);
+    let (_grant_receiver, change) = queued_change();
+    queues.enqueue(thread, change, QueuePosition::Back);
+    // Each of these runs is executed before the next one displaces it.
+    for number in 0..OVERTAKES_MAX {
+        let urgent = enqueue_displacing(&mut queues, thread);
+        queues.release(thread);
+        assert_eq!(dequeue_run_id(&mut queues, thread), Some(urgent), "{number}");
+    }
+    let urgent = [enqueue_displacing(&mut queues, thread), enqueue_displacing(&mut queues, thread)];
+    queues.release(thread);
+    assert_eq!(dequeue_run_id(&mut queues, thread), None, "the change");
+    let order: Vec<RunId> = std::iter::from_fn(|| dequeue_run_id(&mut queues, thread)).collect();
+    assert_eq!(order, [urgent[0], urgent[1], first], "the runs keep their order");
+}
+
+#[test]
+fn h5_a_change_that_is_queued_again_keeps_its_age() {
+    let (mut queues, thread) = (ThreadQueues::default(), ThreadId::generate());
+    queues.admit(thread, occupancy(Occupant::Exclusive));
+    let (_grant_receiver, change) = queued_change();
+    queues.enqueue(thread, change, QueuePosition::Back);
+    for _ in 0..OVERTAKES_MAX {
+        enqueue_displacing(&mut queues, thread);
+    }
+    for _ in 0..OVERTAKES_MAX {
+        assert!(dequeue_run_id(&mut queues, thread).is_some());
+    }
+    let Some(QueuedWork::Exclusive(exclusive)) = queues.dequeue(thread) else { unreachable!("the change") };
+    let (grant, _completion) = ExclusiveGrant::new(CancellationToken::new(), exclusive.age);
+    let urgent = enqueue_displacing(&mut queues, thread);
+    let (grant_sender, _next_grant) = oneshot::channel();
+    let again = QueuedExclusive { grant_sender, age: grant.age, ..exclusive };
+    queues.requeue_behind_remote(thread, QueuedWork::Exclusive(again));
+    assert_eq!(dequeue_run_id(&mut queues, thread), None, "the change");
+    assert_eq!(dequeue_run_id(&mut queues, thread), Some(urgent));
 }
 
 #[test]

@@ -7,13 +7,16 @@
 use std::sync::Arc;
 
 use agent::{CancellationToken, FrameSender, FrameSubscription};
+use jiff::Timestamp;
 use protocol::{OwnerScope, ParentKind, ThreadId};
 use tokio::sync::oneshot;
 
 use crate::Result;
 use crate::error::Error;
 use crate::limits::CONFLICTS_MAX;
-use crate::queue::{EnqueueOutcome, ExclusiveGrant, QueuePosition, QueuedWork, QuotaPermit};
+use crate::queue::{
+    EnqueueOutcome, ExclusiveGrant, QueueAge, QueuePosition, QueuedExclusive, QueuedWork, QuotaPermit,
+};
 use crate::scheduler::Scheduler;
 use crate::streams::ScopedThread;
 use crate::streams::exclusive::ExclusiveStreams;
@@ -107,8 +110,9 @@ impl Scheduler {
     /// blocked it.
     ///
     /// If the journal refuses the change because of such a run, the change is queued again at the front. It is executed
-    /// when that run has ended and the runs have started that other processes have queued before those of this one. If
-    /// that process dies, the run is taken over as for a queued run. A change that has started a run of its own is not
+    /// when that run has ended and the runs have started that other processes had queued before the change and before the
+    /// runs of this process. Later runs of other processes do not know of the change and may still start first. If that
+    /// process dies, the run is taken over as for a queued run. A change that has started a run of its own is not
     /// repeated, and neither is one on the thread of a sub-agent, which belongs to a run of the parent.
     ///
     /// Dropping the returned future removes a change that is queued. A change that is being executed continues.
@@ -175,7 +179,13 @@ impl Scheduler {
             let (grant_sender, grant_receiver) = oneshot::channel();
             // Acquired above the limit, because the change was admitted before.
             let queue_permit = self.queue_quota.acquire_over_limit(&thread.scope);
-            grant.requeue(QueuedWork::Exclusive(grant_sender, QueuePosition::Back, queue_permit));
+            let entry = QueuedExclusive {
+                grant_sender,
+                position: QueuePosition::Back,
+                age: grant.age,
+                permit: queue_permit,
+            };
+            grant.requeue(QueuedWork::Exclusive(entry));
             return Some(AttemptEnd::Requeued(grant_receiver));
         }
         self.release_grant(&thread, grant).await;
@@ -210,8 +220,9 @@ impl Scheduler {
         position: QueuePosition,
     ) -> Result<oneshot::Receiver<ExclusiveGrant>> {
         let (grant_sender, grant_receiver) = oneshot::channel();
-        let entry = QueuedWork::Exclusive(grant_sender, position, queue_permit);
-        let enqueued = self.queues.lock().enqueue(thread_id, entry, position);
+        let age = QueueAge::new(Timestamp::now());
+        let entry = QueuedExclusive { grant_sender, position, age, permit: queue_permit };
+        let enqueued = self.queues.lock().enqueue(thread_id, QueuedWork::Exclusive(entry), position);
         match enqueued {
             EnqueueOutcome::Queued => {}
             EnqueueOutcome::QueueCreated => {

@@ -1,7 +1,9 @@
 //! The order in which the queued runs of several processes start on a thread. Runs that displace the active one come
 //! first, then the order is that of their creation. Exclusive work has no row in the journal, so other processes do not
-//! know it. It lets those of their runs start that precede all runs of its own queue.
+//! know it. It lets those of their runs start that were queued before it and precede all runs of its own queue. It waits
+//! for no later ones, because a process that is sent one run after the other would delay it for ever.
 
+use jiff::Timestamp;
 use protocol::{Run, RunId, RunRef, ThreadId};
 
 use crate::queue::{NextEntry, QueuePosition};
@@ -15,9 +17,11 @@ impl Scheduler {
             Some(NextEntry::Run(run_id, position)) => {
                 self.is_outranked(RunRef { thread_id, run_id }, position).await
             }
-            Some(NextEntry::Exclusive(QueuePosition::Back)) => self.is_queue_outranked(thread_id).await,
+            Some(NextEntry::Exclusive(QueuePosition::Back, queued_at)) => {
+                self.is_work_outranked(thread_id, queued_at).await
+            }
             // Work at the front waits for the run that it cancels.
-            Some(NextEntry::Exclusive(QueuePosition::Front | QueuePosition::Displacing)) | None => false,
+            Some(NextEntry::Exclusive(QueuePosition::Front | QueuePosition::Displacing, _)) | None => false,
         }
     }
 
@@ -36,10 +40,11 @@ impl Scheduler {
         })
     }
 
-    /// Returns whether a queued run of another process comes before all queued runs of this one.
+    /// Returns whether a queued run of another process comes before exclusive work, which is queued since that time, and
+    /// before all queued runs of this process.
     ///
     /// A run of another process that comes after one of them waits for this process, so nothing here may wait for it.
-    async fn is_queue_outranked(&self, thread_id: ThreadId) -> bool {
+    async fn is_work_outranked(&self, thread_id: ThreadId, queued_at: Timestamp) -> bool {
         // If the journal cannot be read, exclusive work fails with that error.
         let Ok(queued) = self.system_agent.runs().queued_runs(Some(thread_id)).await else { return false };
         let (own, others): (Vec<Run>, Vec<Run>) =
@@ -47,7 +52,8 @@ impl Scheduler {
         let own_rank = |run: &Run| Some(start_rank(run, self.streams.get(run.run_id)?.queue_position));
         let first_own = own.iter().filter_map(own_rank).min();
         self.read_positions(others).await.iter().any(|(other, position)| {
-            first_own.as_ref().is_none_or(|first_own| start_rank(other, *position) < *first_own)
+            precedes_work(*position, other.created_at, queued_at)
+                && first_own.as_ref().is_none_or(|first_own| start_rank(other, *position) < *first_own)
         })
     }
 
@@ -74,7 +80,31 @@ fn start_rank(run: &Run, position: QueuePosition) -> impl Ord + use<> {
     (position_rank(position), run.created_at, run.run_id)
 }
 
+/// Returns whether a run that was created at that time comes before exclusive work that is queued since `queued_at`.
+fn precedes_work(position: QueuePosition, created_at: Timestamp, queued_at: Timestamp) -> bool {
+    (position_rank(position), created_at) < (position_rank(QueuePosition::Back), queued_at)
+}
+
 /// Returns the rank of a position, which precedes the order of creation.
 fn position_rank(position: QueuePosition) -> u8 {
     if position == QueuePosition::Displacing { 0 } else { 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_waits_for_runs_that_were_queued_before_it_or_displace_the_active_one() {
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        for (position, created, is_first) in [
+            (QueuePosition::Back, 9, true),
+            (QueuePosition::Back, 10, false),
+            (QueuePosition::Back, 11, false),
+            (QueuePosition::Displacing, 9, true),
+            (QueuePosition::Displacing, 11, true),
+        ] {
+            assert_eq!(precedes_work(position, at(created), at(10)), is_first, "{position:?} {created}");
+        }
+    }
 }

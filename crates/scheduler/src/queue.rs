@@ -365,8 +365,8 @@ impl ThreadQueues {
     }
 
     /// Puts exclusive work back that met a run of another process, and reserves the thread for that process. Runs that
-    /// displaced the active one meanwhile come first, unless too many have overtaken the work. If the queues are closed, the entry is dropped, which its caller
-    /// observes.
+    /// displaced the active one meanwhile come first, unless too many have overtaken the work. If the queues are closed,
+    /// the entry is dropped, which its caller observes.
     pub(crate) fn requeue_behind_remote(&mut self, thread_id: ThreadId, entry: QueuedWork) {
         if self.is_closed {
             return;

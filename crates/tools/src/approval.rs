@@ -116,7 +116,7 @@ impl ToolApproval {
                 }
             }
         }
-        self.ask(step, decided, requests)
+        self.build_update(step, decided, requests)
     }
 
     /// Applies the user's decisions about the `pending` calls. Calls that the user deferred are judged again, because
@@ -150,7 +150,7 @@ impl ToolApproval {
         match requests.is_empty() {
             // The folder in which the calls were proposed stays in the state, because they are made there.
             true => decided.into_update(step, Vec::new()),
-            false => self.ask(step, decided, requests),
+            false => self.build_update(step, decided, requests),
         }
     }
 
@@ -169,7 +169,7 @@ impl ToolApproval {
     }
 
     /// Returns the update with the decisions and, if there are any requests, one interrupt for all of them.
-    fn ask(
+    fn build_update(
         &self,
         step: &StepContext<'_>,
         decided: DecisionBatch,

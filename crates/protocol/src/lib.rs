@@ -55,7 +55,9 @@ pub use run::failure::{FailureKind, RunFailure};
 pub use run::feedback::{Rating, RunFeedback};
 pub use run::request::{DisconnectMode, MultitaskStrategy, RunCommand, RunRequest};
 pub use run::{Checkpoint, CheckpointEntry, CheckpointSource, PendingActivity, Run, RunRef, RunStatus};
-pub use thread::{HandoffMark, ParentKind, Thread, ThreadState, ThreadStateInputs, ThreadStatus};
+pub use thread::{
+    HandoffMark, IncompleteImport, ParentKind, Thread, ThreadState, ThreadStateInputs, ThreadStatus,
+};
 
 /// The current version of the stored and sent shapes that have a `schema_version` field, except for the summary of a handoff
 /// ([`HandoffSummary::SCHEMA_VERSION`]). Readers ignore unknown

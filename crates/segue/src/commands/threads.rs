@@ -169,6 +169,9 @@ async fn show_thread(context: &CommandContext, prefix: &str) -> Result<(), CliFa
     for parent in context.agent.handoffs().merged_parents(&thread).await? {
         properties.push(("parent", format!("{} (handoff, merged)", parent.thread_id)));
     }
+    if let Some(notice) = agent::incomplete_import_notice(&thread) {
+        properties.push(("warning", sanitize_line(&notice)));
+    }
     if let Some(mark) = thread.handoff_mark() {
         let is_unused = mark.pending && mark.child_thread_id == thread.thread_id;
         let state = if is_unused { "waits for its first turn" } else { "done" };
@@ -446,6 +449,14 @@ async fn print_thread(context: &CommandContext, action: &str, thread: &Thread) -
     Ok(())
 }
 
+/// Prints a warning to stderr if the thread has only the beginning of an imported session.
+pub(crate) fn warn_of_incomplete_import(context: &CommandContext, thread: &Thread) {
+    if let Some(notice) = agent::incomplete_import_notice(thread) {
+        let text = wrap(&sanitize_line(&notice), context.screen.columns, "", "");
+        context.screen.print_to_stderr(context.screen.style.warn(text));
+    }
+}
+
 /// Returns the name of a thread, else its first prompt without attached files. Secrets are redacted, because titles stand
 /// in lists and above packages.
 pub(crate) fn thread_title(thread: &Thread) -> String {
@@ -487,6 +498,7 @@ fn state_mark(ThreadListEntry { thread, state }: ThreadListEntry<'_>) -> &'stati
     match state {
         ThreadState::Idle => match thread.handoff_mark() {
             Some(mark) if mark.pending && mark.child_thread_id == thread.thread_id => "fresh",
+            Some(_) | None if thread.incomplete_import().is_some() => "import incomplete",
             Some(_) | None => "",
         },
         ThreadState::Running | ThreadState::NeedsInput | ThreadState::Stopped | ThreadState::Error => {

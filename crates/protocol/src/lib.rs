@@ -39,7 +39,7 @@ pub use ids::digest::{hex, sha256_hex};
 pub use ids::scope::{ApiKey, OwnerScope};
 pub use ids::{
     AssistantId, CheckpointId, EventId, FactId, HandoffId, IdError, InterruptId, OWNER_SEPARATOR, RunId,
-    SummaryId, ThreadId, UserId,
+    SHORT_ID_CHARS, SummaryId, ThreadId, UserId,
 };
 pub use interrupt::{
     ActionRequest, Interrupt, InterruptPayload, InterruptStatus, ReviewConfig, SubagentInterruptRef,

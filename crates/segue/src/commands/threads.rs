@@ -11,7 +11,7 @@ use std::path::Path;
 
 use agent::{CancellationToken, FrameSender, ThreadExport, ThreadFilter, ThreadNode, TranscriptFormat};
 use jiff::Timestamp;
-use protocol::{ParentKind, Seq, Thread, ThreadId, ThreadState};
+use protocol::{ParentKind, SHORT_ID_CHARS, Seq, Thread, ThreadId, ThreadState};
 use serde::Serialize;
 use serde_json::json;
 use terminal::{Audience, KeyChoice, TableColumn, ask, sanitize, sanitize_line, shorten, table, width, wrap};
@@ -22,9 +22,6 @@ use crate::commands::chat::message_draft::FILE_BLOCK;
 use crate::commands::compact::{active_compaction, active_compaction_change_text};
 use crate::commands::{CommandContext, NO_TERMINAL, approval};
 use crate::exit::{CliFailure, CommandResult, ExitReason};
-
-/// The fewest characters of a thread id that are shown.
-const ID_CHARS_MIN: usize = 8;
 
 /// The most columns of a thread's name within a sentence.
 const NAME_COLUMNS: usize = 60;
@@ -518,10 +515,10 @@ const fn state_word(state: ThreadState) -> &'static str {
     }
 }
 
-/// Returns prefixes of the ids, all of the same length, that are distinct among these ids. Other threads may have the
-/// same prefix.
+/// Returns prefixes of the ids, all of the same length, that are distinct among these ids. Only another thread that was
+/// created in the same millisecond can have the same prefix.
 pub(crate) fn short_ids(ids: impl Iterator<Item = ThreadId>) -> Vec<String> {
-    unique_prefixes(ids, ID_CHARS_MIN)
+    unique_prefixes(ids, SHORT_ID_CHARS)
 }
 
 /// Returns distinct prefixes of ids of any kind, like [`short_ids`], with at least `chars_min` characters.
@@ -561,15 +558,29 @@ mod tests {
             assert_eq!(short_ids(ids.iter().map(|id| id.parse().unwrap())), expected, "{ids:?}");
         };
         check(&[], &[]);
-        check(&["0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b"], &["0192f0c1"]);
+        check(&["0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b"], &["0192f0c1-2d3e"]);
         check(
             &["0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b", "0192f0c1-2d3f-7a4b-8c5d-6e7f80910a1b"],
             &["0192f0c1-2d3e", "0192f0c1-2d3f"],
         );
         check(
-            &["0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b", "0192f0c2-2d3f-7a4b-8c5d-6e7f80910a1b"],
-            &["0192f0c1", "0192f0c2"],
+            &["0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b", "0192f0c1-2d3e-7a4c-8c5d-6e7f80910a1b"],
+            &["0192f0c1-2d3e-7a4b", "0192f0c1-2d3e-7a4c"],
         );
+    }
+
+    #[test]
+    fn h1_a_shown_id_is_not_the_beginning_of_an_id_that_is_created_later() {
+        let created_at = |millis: u64| -> ThreadId {
+            let time = format!("{millis:012x}");
+            format!("{}-{}-7a4b-8c5d-6e7f80910a1b", &time[..8], &time[8..]).parse().unwrap()
+        };
+        let now = 1_790_000_000_000;
+        let shown = short_ids([created_at(now)].into_iter()).remove(0);
+        for later in [1, 1_000, 60_000] {
+            let id = created_at(now + later).to_string();
+            assert!(!id.starts_with(&shown), "{id} begins with {shown}");
+        }
     }
 
     #[test]

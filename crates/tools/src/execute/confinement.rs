@@ -186,7 +186,7 @@ impl CommandSandbox {
             }
             (SandboxStatus::Unsupported(_) | SandboxStatus::Off, _) => return Ok(CommandLaunch::default()),
         };
-        launch_by_policy(&self.policy(workspace, approved, self.scratch_path()?, support))
+        command_launch(&self.policy(workspace, approved, self.scratch_path()?, support))
     }
 
     /// Returns the policy for one command.
@@ -242,7 +242,9 @@ impl CommandSandbox {
         let mut scratch = self.scratch.lock();
         let folder = match scratch.take() {
             Some(folder) => folder,
-            None => ScratchFolder::create_in(&env::temp_dir()).map_err(|error| not_prepared(&error))?,
+            None => {
+                ScratchFolder::create_in(&env::temp_dir()).map_err(|error| preparation_failure(&error))?
+            }
         };
         let path = folder.path().to_owned();
         *scratch = Some(folder);
@@ -254,7 +256,7 @@ impl CommandSandbox {
 ///
 /// # Errors
 /// Returns the message for the model if this program is no launcher, or the sandbox cannot be prepared.
-fn launch_by_policy(policy: &SandboxPolicy) -> Result<CommandLaunch, String> {
+fn command_launch(policy: &SandboxPolicy) -> Result<CommandLaunch, String> {
     let Some(launcher) = Launcher::of_this_program() else {
         return Err("the sandbox cannot be prepared: this program cannot start it".to_owned());
     };
@@ -264,18 +266,18 @@ fn launch_by_policy(policy: &SandboxPolicy) -> Result<CommandLaunch, String> {
         Isolation::Landlock => {
             let cache = policy.scratch.join(CACHE_FOLDER);
             for folder in [&cache, &policy.temporary_folder()] {
-                fs::create_dir_all(folder).map_err(|error| not_prepared(&error))?;
+                fs::create_dir_all(folder).map_err(|error| preparation_failure(&error))?;
             }
             variables.push(("XDG_CACHE_HOME", cache.into_os_string()));
             variables.push((SANDBOX_VARIABLE, "landlock".into()));
         }
     }
-    let prefix = launcher.prefix(policy).map_err(|error| not_prepared(&error))?;
+    let prefix = launcher.prefix(policy).map_err(|error| preparation_failure(&error))?;
     Ok(CommandLaunch { prefix, variables })
 }
 
 /// Returns the message for the model about a sandbox that cannot be prepared.
-fn not_prepared(error: &dyn std::error::Error) -> String {
+fn preparation_failure(error: &dyn std::error::Error) -> String {
     format!("the sandbox cannot be prepared: {error}")
 }
 

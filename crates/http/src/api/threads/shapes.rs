@@ -84,7 +84,7 @@ pub(crate) struct IncompleteImportShape {
 
 impl IncompleteImportShape {
     /// Returns the shape of the thread's mark; `None` if it has none.
-    fn of_thread(thread: &Thread) -> Option<Self> {
+    fn from_thread(thread: &Thread) -> Option<Self> {
         let mark = thread.incomplete_import()?;
         Some(Self {
             messages: mark.messages,
@@ -247,7 +247,7 @@ impl RowContext {
             handoff_id: origin_mark.map(|mark| mark.handoff_id),
             pending_handoff_id: self.pending.get(&thread.thread_id).copied(),
             source: source.map(str::to_owned),
-            incomplete_import: IncompleteImportShape::of_thread(thread),
+            incomplete_import: IncompleteImportShape::from_thread(thread),
             created_at: thread.created_at,
             updated_at: thread.updated_at,
         }

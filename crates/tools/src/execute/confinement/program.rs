@@ -8,7 +8,7 @@ use sandbox::{NetworkAccess, PrepareLaunch, ProgramLaunch, ProgramStart};
 
 use super::{
     CommandSandbox, SERVICE_VARIABLES, SandboxConfig, SandboxMode, SandboxNetwork, SandboxStatus,
-    launch_by_policy,
+    command_launch,
 };
 use crate::workspace::Workspace;
 
@@ -49,7 +49,7 @@ impl CommandSandbox {
         policy.folder = start.folder.canonicalize().unwrap_or_else(|_| start.folder.to_owned());
         // A name on the search path is in a folder that is readable anyway.
         policy.readable.extend(start.program.canonicalize().ok().filter(|_| start.program.is_absolute()));
-        let launch = launch_by_policy(&policy)?;
+        let launch = command_launch(&policy)?;
         Ok(ProgramLaunch {
             prefix: launch.prefix,
             variables: launch.variables,

@@ -477,7 +477,13 @@ fn user_hooks(config: &ConfigFile, settings: &AgentSettings) -> Result<Arc<[Arc<
     if user_hooks::is_run_by_hook() {
         return Ok(Arc::default());
     }
-    let hook = |hook| UserHook::new(hook, &settings.workspace).map(Arc::new);
+    let hook = |hook: &user_hooks::HookConfig| {
+        let sandbox = hook.sandbox_network().map(|network| {
+            let protected = [settings.home.root().to_owned()];
+            tools::sandbox_for_program(&config.sandbox, network, settings.workspace.clone(), &protected)
+        });
+        UserHook::new(hook, &settings.workspace, sandbox).map(Arc::new)
+    };
     let hooks: std::result::Result<_, user_hooks::HookError> = config.hooks.iter().map(hook).collect();
     let path = settings.home.config_path();
     Ok(hooks.map_err(|error| HomeError::Config { path, reason: error.to_string() })?)

@@ -58,6 +58,7 @@ pub use runs::{IfExists, NewThread, PendingWebhook, PendingWebhookPage, StartedR
 pub use threads::compaction::{CompactionParameters, ThreadCompaction, ThreadCompactionUndo};
 pub use threads::error::ThreadError;
 pub use threads::export::{ThreadExport, TranscriptFormat};
+pub use threads::import::incomplete::incomplete_import_notice;
 pub use threads::import::scratch::ScratchImport;
 pub use threads::import::{FoundSession, ImportReport, ImportedThread, SessionImportProblem};
 pub use threads::lineage::{LineageThread, SubagentList, SubagentThread, ThreadLineage};

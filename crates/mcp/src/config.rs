@@ -10,6 +10,7 @@ pub(crate) mod project;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use sandbox::NetworkAccess;
 use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -46,6 +47,27 @@ pub struct ServerConfig {
     pub start_timeout_seconds: u64,
     /// The only tools to use, by the names the server gives them; unset, all of them.
     pub tools: Option<Vec<String>>,
+    /// True if the program runs in the sandbox of commands, with the folders that `[sandbox]` declares, and is not started
+    /// where the system has none.
+    pub sandbox: bool,
+    /// True if the program has the network in the sandbox.
+    pub network: bool,
+}
+
+impl ServerConfig {
+    /// Returns the network of the program in the sandbox; `None` without a sandbox.
+    ///
+    /// # Errors
+    /// Returns the reason if the settings contradict each other.
+    pub(crate) fn sandbox_network(&self) -> std::result::Result<Option<NetworkAccess>, String> {
+        match (self.sandbox, self.network) {
+            (false, true) => Err("`network` needs `sandbox = true`".to_owned()),
+            (true, _) if self.command.is_none() => Err("`sandbox` needs a `command`".to_owned()),
+            (false, false) => Ok(None),
+            (true, false) => Ok(Some(NetworkAccess::Off)),
+            (true, true) => Ok(Some(NetworkAccess::On)),
+        }
+    }
 }
 
 impl Default for ServerConfig {
@@ -61,6 +83,8 @@ impl Default for ServerConfig {
             timeout_seconds: CALL_SECONDS,
             start_timeout_seconds: START_SECONDS,
             tools: None,
+            sandbox: false,
+            network: false,
         }
     }
 }

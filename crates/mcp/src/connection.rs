@@ -20,6 +20,7 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
 use rmcp::{ClientLifecycleMode, ClientServiceExt, RoleClient};
+use sandbox::{PrepareLaunch, ProgramLaunch, ProgramStart};
 use secrecy::ExposeSecret;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
@@ -51,6 +52,8 @@ pub(crate) struct ServerConnection {
 pub(crate) struct ProcessContext<'a> {
     /// The workspace, in which the program runs by default.
     pub workspace: &'a Path,
+    /// Prepares the sandbox of the program; `None` without a sandbox.
+    pub sandbox: Option<&'a PrepareLaunch>,
     /// The file for the program's standard error output.
     pub log: &'a Path,
     /// Receives the process group as soon as the program is started, so that it can be killed during the handshake.
@@ -133,10 +136,17 @@ impl ServerConnection {
                 let workspace = context.workspace;
                 let cwd = cwd.as_ref().map_or_else(|| workspace.to_owned(), |cwd| workspace.join(cwd));
                 let program = ProgramSpec { command, args, env, cwd, log: context.log };
-                let (process, output, input) =
-                    ServerProcess::start(&program, context.group).map_err(|error| {
-                        HandshakeFailure::Other(format!("`{command}` cannot be started: {error}"))
-                    })?;
+                let not_started = |error: &dyn std::fmt::Display| {
+                    HandshakeFailure::Other(format!("`{command}` cannot be started: {error}"))
+                };
+                let launch = match context.sandbox {
+                    Some(prepare) => {
+                        prepare_launch(prepare, &program).await.map_err(|reason| not_started(&reason))?
+                    }
+                    None => ProgramLaunch::default(),
+                };
+                let (process, output, input) = ServerProcess::start(&program, &launch, context.group)
+                    .map_err(|error| not_started(&error))?;
                 let transport = AsyncRwTransport::<RoleClient, _, _>::new(output, input)
                     .with_max_line_length(OUTPUT_BYTES_MAX);
                 let session = start_session(transport, lifecycle, deadline, Some(&process)).await?;
@@ -290,6 +300,17 @@ impl ServerConnection {
             process.stop_within(CLOSE_TIME_MAX).await;
         }
     }
+}
+
+/// Prepares the sandbox of a program on a blocking thread.
+///
+/// # Errors
+/// Returns the reason if the program cannot be started in the sandbox.
+async fn prepare_launch(prepare: &PrepareLaunch, program: &ProgramSpec<'_>) -> Result<ProgramLaunch, String> {
+    let (prepare, folder, path) = (Arc::clone(prepare), program.cwd.clone(), program.path());
+    let prepared =
+        tokio::task::spawn_blocking(move || prepare(&ProgramStart { folder: &folder, program: &path }));
+    prepared.await.unwrap_or_else(|_| Err("the sandbox cannot be prepared".to_owned()))
 }
 
 /// Performs the handshake over a transport. `process` is the program behind the transport; it supplies the reason if

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use rmcp::model::JsonObject;
 use runtime::{ToolContext, ToolOutput};
+use sandbox::PrepareLaunch;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -18,6 +19,7 @@ use crate::config::plan::ServerDefinition;
 use crate::connection::client::ProgressWatch;
 use crate::connection::process::ServerProcessGroup;
 use crate::connection::{CallFailure, ProcessContext, ServerConnection, ToolCallRequest};
+use crate::servers::ServerFolders;
 use crate::tool::listed_tool::{ListedTool, select_usable};
 use crate::tool::{qualified_names, result};
 use known_tools::KnownTools;
@@ -33,6 +35,8 @@ pub(crate) struct McpServer {
     definition: ServerDefinition,
     /// The folder in which the agent works.
     workspace: PathBuf,
+    /// Prepares the sandbox of the program; `None` without a sandbox.
+    sandbox: Option<PrepareLaunch>,
     /// The file for the server's standard error output.
     log: PathBuf,
     /// The file for the cached tool list.
@@ -70,23 +74,26 @@ pub(crate) enum ServerHealth {
 }
 
 impl McpServer {
-    /// Returns a server without a connection. `sha256` is the hash of its configuration, and `folder` the folder for
-    /// its log and its cached tools. Starts nothing and reads no file.
+    /// Returns a server without a connection. `sha256` is the hash of its configuration. Its log and its cached tools are
+    /// files in the state folder. Starts nothing and reads no file.
     pub fn new(
         name: &str,
         sha256: &str,
         definition: ServerDefinition,
-        workspace: &Path,
-        folder: &Path,
+        folders: &ServerFolders,
+        sandbox: Option<PrepareLaunch>,
     ) -> Self {
         let hash = &protocol::sha256_hex(name)[..8];
-        let file =
-            |ending: &str| folder.join(format!("{:.40}-{hash}.{ending}", qualified_names::legal_name(name)));
+        let file = |ending: &str| {
+            let name = format!("{:.40}-{hash}.{ending}", qualified_names::legal_name(name));
+            folders.state_folder.join(name)
+        };
         Self {
             name: name.to_owned(),
             sha256: protocol::sha256_hex(format!("{sha256}{:?}", definition.tools)),
             definition,
-            workspace: workspace.to_owned(),
+            workspace: folders.workspace.clone(),
+            sandbox,
             log: file("log"),
             known_tools_path: file("tools.json"),
             connection: tokio::sync::Mutex::new(None),
@@ -205,7 +212,12 @@ impl McpServer {
         }
         *slot = None;
         *self.last_attempt_at.lock() = Some(Instant::now());
-        let process = ProcessContext { workspace: &self.workspace, log: &self.log, group: &self.group };
+        let process = ProcessContext {
+            workspace: &self.workspace,
+            sandbox: self.sandbox.as_ref(),
+            log: &self.log,
+            group: &self.group,
+        };
         match ServerConnection::open(&self.definition, &process).await {
             Ok((connection, tools)) => {
                 self.store_tools(tools);

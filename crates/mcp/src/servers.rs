@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::future::join_all;
 use parking_lot::Mutex;
 use runtime::Tool;
+use sandbox::{NetworkAccess, PrepareLaunch};
 use tokio::task::JoinSet;
 
 use crate::config::plan::{ConfigOrigin, PlannedServer, ServerReadiness};
@@ -96,15 +97,21 @@ struct PublishedTools {
 
 impl McpServers {
     /// Starts the ready servers concurrently, each with its own deadline, and waits for them according to `wait`. A
-    /// server that fails is reported by [`Self::status`] and connected again by its next call.
+    /// server that fails is reported by [`Self::status`] and connected again by its next call. `sandbox_with` returns the
+    /// function that prepares the sandbox of a server's program, for servers whose settings ask for one.
     ///
     /// Dropping the future stops the attempts, and kills programs that were started.
-    pub async fn connect(plan: Vec<PlannedServer>, folders: &ServerFolders, wait: StartupWait) -> Self {
+    pub async fn connect(
+        plan: Vec<PlannedServer>,
+        folders: &ServerFolders,
+        wait: StartupWait,
+        sandbox_with: impl Fn(NetworkAccess) -> PrepareLaunch + Send,
+    ) -> Self {
         let servers = plan.into_iter().map(|planned| {
             let server = if let ServerReadiness::Ready(definition) = &planned.readiness {
                 let definition = definition.clone();
-                let (workspace, state) = (&folders.workspace, &folders.state_folder);
-                Some(Arc::new(McpServer::new(&planned.name, &planned.sha256, definition, workspace, state)))
+                let sandbox = definition.sandbox.map(&sandbox_with);
+                Some(Arc::new(McpServer::new(&planned.name, &planned.sha256, definition, folders, sandbox)))
             } else {
                 None
             };

@@ -12,6 +12,12 @@ use uuid::Uuid;
 
 use crate::Seq;
 
+/// The number of characters to which the ids of threads and handoffs are shortened for people, up to the second hyphen.
+///
+/// They contain the whole time of a UUIDv7, in milliseconds: an id that is generated later has another beginning. Eight
+/// characters are the same for all ids of about a minute. Of ids from the same millisecond, more must be shown.
+pub const SHORT_ID_CHARS: usize = 13;
+
 /// An error that says that a text is not a valid identifier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a valid {what}: {expected}")]

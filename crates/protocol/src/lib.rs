@@ -39,7 +39,7 @@ pub use ids::digest::{hex, sha256_hex};
 pub use ids::scope::{ApiKey, OwnerScope};
 pub use ids::{
     AssistantId, CheckpointId, EventId, FactId, HandoffId, IdError, InterruptId, OWNER_SEPARATOR, RunId,
-    SummaryId, ThreadId, UserId,
+    SHORT_ID_CHARS, SummaryId, ThreadId, UserId,
 };
 pub use interrupt::{
     ActionRequest, Interrupt, InterruptPayload, InterruptStatus, ReviewConfig, SubagentInterruptRef,
@@ -55,7 +55,9 @@ pub use run::failure::{FailureKind, RunFailure};
 pub use run::feedback::{Rating, RunFeedback};
 pub use run::request::{DisconnectMode, MultitaskStrategy, RunCommand, RunRequest};
 pub use run::{Checkpoint, CheckpointEntry, CheckpointSource, PendingActivity, Run, RunRef, RunStatus};
-pub use thread::{HandoffMark, ParentKind, Thread, ThreadState, ThreadStateInputs, ThreadStatus};
+pub use thread::{
+    HandoffMark, IncompleteImport, ParentKind, Thread, ThreadState, ThreadStateInputs, ThreadStatus,
+};
 
 /// The current version of the stored and sent shapes that have a `schema_version` field, except for the summary of a handoff
 /// ([`HandoffSummary::SCHEMA_VERSION`]). Readers ignore unknown

@@ -22,7 +22,8 @@ pub struct Thread {
     pub name: Option<String>,
     /// The status of the thread.
     pub status: ThreadStatus,
-    /// Metadata of clients. The keys `handoff` and `last_handoff` are reserved for [`HandoffMark`].
+    /// Metadata of clients. The keys `handoff` and `last_handoff` are reserved for [`HandoffMark`], and
+    /// `incomplete_import` for [`IncompleteImport`].
     pub metadata: Map<String, Value>,
     /// The beginning of the user's first message in the thread.
     pub first_prompt: Option<String>,
@@ -161,6 +162,26 @@ impl HandoffMark {
     pub const LAST_KEY: &'static str = "last_handoff";
 }
 
+/// The value of `metadata.incomplete_import` in a thread that has only the beginning of an imported session, because the
+/// import was interrupted. The import that completes the thread removes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IncompleteImport {
+    /// The absolute path of the session; `None` if it was uploaded or read from standard input.
+    pub path: Option<String>,
+    /// Number of messages of the session that are stored.
+    pub messages: u64,
+    /// Number of messages of the session; `None` if they could not be counted.
+    pub messages_total: Option<u64>,
+    /// The thread into which a later import read the whole session, because this one was continued here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole_thread_id: Option<ThreadId>,
+}
+
+impl IncompleteImport {
+    /// The metadata key of the mark.
+    pub const KEY: &'static str = "incomplete_import";
+}
+
 /// The metadata key of the assistant's name.
 const GRAPH_KEY: &str = "graph_id";
 /// The metadata key of the assistant's id on the wire ([`AssistantId::wire_id`]).
@@ -210,6 +231,11 @@ impl Thread {
     /// Returns the handoff mark in the metadata; `None` if it is absent or cannot be parsed.
     pub fn handoff_mark(&self) -> Option<HandoffMark> {
         self.metadata.get(HandoffMark::KEY).and_then(|value| serde_json::from_value(value.clone()).ok())
+    }
+
+    /// Returns the mark of an incomplete import in the metadata; `None` if it is absent or cannot be parsed.
+    pub fn incomplete_import(&self) -> Option<IncompleteImport> {
+        self.metadata.get(IncompleteImport::KEY).and_then(|value| serde_json::from_value(value.clone()).ok())
     }
 }
 

@@ -13,6 +13,7 @@
 //! Deliberately absent: any decision about which command may run, and a rule that is not enforced. If a part of the
 //! policy cannot be applied, the command is not executed.
 
+mod launch;
 mod launcher;
 #[cfg(target_os = "linux")]
 mod linux;
@@ -22,6 +23,7 @@ mod readable;
 #[cfg(any(target_os = "macos", test))]
 mod seatbelt;
 
+pub use launch::{PrepareLaunch, ProgramLaunch, ProgramStart};
 pub use launcher::{LAUNCHER_ARGUMENT, Launcher, SandboxSupport, run_launcher};
 pub use policy::{Isolation, NetworkAccess, SandboxPolicy};
 

@@ -25,7 +25,7 @@ use std::time::Duration;
 use agent::{
     Agent, AgentSettings, ApprovalPolicy, DatabaseAddress, EnvironmentAccess, HomeFolder, RunLimitOverrides,
 };
-use protocol::ThreadId;
+use protocol::{SHORT_ID_CHARS, ThreadId};
 use serde::Serialize;
 use terminal::{Screen, sanitize_line, wrap};
 
@@ -37,7 +37,7 @@ use crate::logs::{self, LogVariables};
 use crate::observers::RunObservers;
 
 /// The lengths to which an id is shortened, in characters. Each ends before a hyphen, so that a double click selects the id.
-const SHORT_ID_LENGTHS: [usize; 4] = [8, 13, 18, 23];
+const SHORT_ID_LENGTHS: [usize; 3] = [SHORT_ID_CHARS, DURABLE_ID_CHARS, 23];
 /// The length of an id prefix that stays unique when more ids are created, in characters: it contains the whole timestamp and
 /// the bits that distinguish ids of the same millisecond.
 pub(crate) const DURABLE_ID_CHARS: usize = 18;

@@ -29,6 +29,7 @@ use serde_json::Value;
 
 pub use approval::ToolApproval;
 pub use execute::CommandShell;
+pub use execute::confinement::program::sandbox_for_program;
 pub use execute::confinement::{SandboxConfig, SandboxMode, SandboxNetwork, SandboxStatus, sandbox_status};
 pub use shell::quote as quote_shell_word;
 pub use skills::{Skill, SkillCatalog, Skills};

@@ -186,6 +186,17 @@ impl TranscriptEntry {
         }
     }
 
+    /// Returns true if the event of the entry is a message, and false if it describes the session.
+    pub const fn is_message(&self) -> bool {
+        match self.body {
+            EntryBody::Text { .. }
+            | EntryBody::Thinking { .. }
+            | EntryBody::ToolCall { .. }
+            | EntryBody::ToolResult { .. } => true,
+            EntryBody::Summary { .. } | EntryBody::Boundary { .. } | EntryBody::Note { .. } => false,
+        }
+    }
+
     /// Returns the text of the entry: the label for a boundary, and the empty string for a tool call.
     pub fn text(&self) -> &str {
         match &self.body {

@@ -19,14 +19,14 @@ pub struct TranscriptSource {
     /// The path or name that reports show.
     display_name: PathBuf,
     /// The temporary copy of a stream. It is deleted when the source is dropped.
-    _spooled: Option<NamedTempFile>,
+    spooled: Option<NamedTempFile>,
 }
 
 impl TranscriptSource {
     /// Returns the source for a file of the user, or for a folder of single events. The file is not opened.
     pub fn from_file(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        Self { display_name: path.clone(), path, _spooled: None }
+        Self { display_name: path.clone(), path, spooled: None }
     }
 
     /// Copies `input` to a temporary file in `folder` and returns the source for it.
@@ -46,12 +46,20 @@ impl TranscriptSource {
     /// Returns the source for a temporary file, which is deleted when the source is dropped. Reports show the source as
     /// `display_name`.
     pub fn from_temp_file(file: NamedTempFile, display_name: &str) -> Self {
-        Self { path: file.path().to_owned(), display_name: PathBuf::from(display_name), _spooled: Some(file) }
+        Self { path: file.path().to_owned(), display_name: PathBuf::from(display_name), spooled: Some(file) }
     }
 
     /// Returns the path to read.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns the absolute path under which a later import finds the session; `None` for a copy of a stream.
+    pub fn lasting_path(&self) -> Option<PathBuf> {
+        match self.spooled {
+            Some(_) => None,
+            None => std::path::absolute(&self.path).ok(),
+        }
     }
 
     /// Returns the path or name to show.

@@ -6,12 +6,14 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use reqwest::Url;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use rustix::process::{Pid, Signal};
+use sandbox::{PrepareLaunch, ProgramLaunch, ProgramStart};
 use secrecy::ExposeSecret;
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -19,6 +21,9 @@ use tokio::process::{Child, Command};
 
 use crate::payload::{HookEvent, HookPayload};
 use crate::settings::{HookConfig, TIMEOUT_SECONDS};
+
+/// The shell that runs the command lines.
+const SHELL: &str = "sh";
 
 /// The environment variable that a hook's command gets, with the name of the event. A program in whose environment it is
 /// set calls no hooks, which prevents recursion when a hook uses `segue`.
@@ -52,10 +57,20 @@ pub struct UserHook {
 
 /// The way a hook is called.
 enum Transport {
-    /// A command line for `sh`, and the folder in which it runs.
-    Command(String, PathBuf),
+    /// A command line.
+    Command(HookCommand),
     /// A POST request to a URL.
     Post(Box<HookEndpoint>),
+}
+
+/// The command of a hook.
+struct HookCommand {
+    /// The line for [`SHELL`].
+    line: String,
+    /// The folder in which it runs.
+    folder: PathBuf,
+    /// Prepares its sandbox; `None` without a sandbox.
+    sandbox: Option<PrepareLaunch>,
 }
 
 /// The URL of a hook, with the client that posts to it.
@@ -89,6 +104,9 @@ pub enum HookError {
         /// The error of the operating system.
         error: std::io::Error,
     },
+    /// The command cannot run in the sandbox that its settings require.
+    #[error("run its command in the sandbox: {0}")]
+    NotSandboxed(String),
     /// The exit status of the command cannot be determined.
     #[error("get the exit status of its command: {0}")]
     ExitUnknown(std::io::Error),
@@ -150,17 +168,26 @@ pub fn is_run_by_hook() -> bool {
 }
 
 impl UserHook {
-    /// Returns the hook for a valid configuration (see [`HookConfig::validation_error`]). Its command runs in `folder`.
+    /// Returns the hook for a valid configuration (see [`HookConfig::validation_error`]). Its command runs in `folder`, in the
+    /// sandbox that `sandbox` prepares; `None` runs it without one.
     ///
     /// # Errors
     /// [`HookError::Unreachable`] if the HTTP client cannot be built, for example because the machine has no usable root
     /// certificates.
-    pub fn new(config: &HookConfig, folder: &Path) -> Result<Self, HookError> {
+    pub fn new(
+        config: &HookConfig,
+        folder: &Path,
+        sandbox: Option<PrepareLaunch>,
+    ) -> Result<Self, HookError> {
         let seconds = config.timeout_seconds.unwrap_or(TIMEOUT_SECONDS);
         let timeout = Duration::from_secs(seconds.into());
         let transport = match config.parsed_url() {
             Some(url) => Transport::Post(Box::new(HookEndpoint::new(config, url)?)),
-            None => Transport::Command(config.command.clone().unwrap_or_default(), folder.to_owned()),
+            None => Transport::Command(HookCommand {
+                line: config.command.clone().unwrap_or_default(),
+                folder: folder.to_owned(),
+                sandbox,
+            }),
         };
         Ok(Self { name: config.display_name(), events: config.on.clone(), transport, timeout })
     }
@@ -191,9 +218,9 @@ impl UserHook {
         let body = serde_json::to_vec(payload)?;
         let call = async {
             match &self.transport {
-                Transport::Command(line, folder) => {
+                Transport::Command(command) => {
                     let drain_time_max = DRAIN_TIME_MAX.min(self.timeout / 2);
-                    run_command(line, folder, payload.hook, body, drain_time_max).await
+                    run_command(command, payload.hook, body, drain_time_max).await
                 }
                 Transport::Post(endpoint) => endpoint.post(body).await,
             }
@@ -223,14 +250,20 @@ fn parse_reply(answer: &[u8]) -> HookAnswer {
 /// `body` is its standard input. The call is finished when the command has exited; its remaining output is read for at most
 /// `drain_time_max`. Dropping the future before the command has exited kills its process group.
 async fn run_command(
-    line: &str,
-    folder: &Path,
+    hook: &HookCommand,
     event: HookEvent,
     body: Vec<u8>,
     drain_time_max: Duration,
 ) -> Result<Vec<u8>, HookError> {
-    let mut command = Command::new("sh");
-    command.arg("-c").arg(line).current_dir(folder).env(HOOK_VARIABLE, event.as_str());
+    let HookCommand { line, folder, .. } = hook;
+    let launch = hook.prepare_launch().await?;
+    let (program, first_args) = launch.command_line(SHELL.into());
+    let mut command = Command::new(program);
+    command.args(first_args).arg("-c").arg(line).current_dir(folder).env(HOOK_VARIABLE, event.as_str());
+    for name in launch.removed_variables {
+        command.env_remove(name);
+    }
+    command.envs(launch.variables);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let not_started = |error| HookError::CommandNotStarted { folder: folder.to_owned(), error };
     let mut child = command.spawn().map_err(not_started)?;
@@ -262,6 +295,19 @@ async fn run_command(
         Some(0) => Ok(answer),
         Some(status) => Err(HookError::ExitStatus { status, complaint }),
         None => Err(HookError::KilledBySignal { complaint }),
+    }
+}
+
+impl HookCommand {
+    /// Returns how the command is started. A sandbox is prepared on a blocking thread.
+    async fn prepare_launch(&self) -> Result<ProgramLaunch, HookError> {
+        let Some(prepare) = &self.sandbox else { return Ok(ProgramLaunch::default()) };
+        let (prepare, folder) = (Arc::clone(prepare), self.folder.clone());
+        let prepared = tokio::task::spawn_blocking(move || {
+            prepare(&ProgramStart { folder: &folder, program: Path::new(SHELL) })
+        });
+        let prepared = prepared.await.unwrap_or_else(|_| Err("it cannot be prepared".to_owned()));
+        prepared.map_err(HookError::NotSandboxed)
     }
 }
 
@@ -428,7 +474,7 @@ mod tests {
     }
 
     fn hook(config: &HookConfig) -> UserHook {
-        UserHook::new(config, &std::env::temp_dir()).unwrap()
+        UserHook::new(config, &std::env::temp_dir(), None).unwrap()
     }
 
     fn command(line: &str) -> HookConfig {
@@ -453,6 +499,27 @@ mod tests {
         assert_eq!(call("true").await.unwrap(), HookAnswer::Acknowledged);
         assert_eq!(call(r#"sleep 60 & echo '{"veto": "x"}'"#).await.unwrap(), veto("x"));
         assert_eq!(call("exec >&- 2>&-; cat > /dev/null").await.unwrap(), HookAnswer::Acknowledged);
+    }
+
+    #[tokio::test]
+    async fn a_command_is_started_as_its_sandbox_requires_and_not_without_it() {
+        let config = command(r#"test "$STARTED" = sh && test "$TMPDIR" = /private && test -z "$LANG""#);
+        let call = async |prepare: PrepareLaunch| {
+            UserHook::new(&config, &std::env::temp_dir(), Some(prepare)).unwrap().call_hook(&payload()).await
+        };
+        let prefixed: PrepareLaunch = Arc::new(|start: &ProgramStart<'_>| {
+            Ok(ProgramLaunch {
+                prefix: vec!["env".into(), format!("STARTED={}", start.program.display()).into()],
+                variables: vec![("TMPDIR", "/private".into())],
+                removed_variables: &["LANG"],
+            })
+        });
+        assert_eq!(call(prefixed).await.unwrap(), HookAnswer::Acknowledged);
+        let missing: PrepareLaunch = Arc::new(|_: &ProgramStart<'_>| -> Result<ProgramLaunch, String> {
+            Err("this system has none".to_owned())
+        });
+        let failed = call(missing).await.unwrap_err();
+        assert_eq!(failed.to_string(), "run its command in the sandbox: this system has none");
     }
 
     #[tokio::test]

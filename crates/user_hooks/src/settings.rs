@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
+use sandbox::NetworkAccess;
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
@@ -40,6 +41,11 @@ pub struct HookConfig {
     pub headers: BTreeMap<String, SecretString>,
     /// The timeout of one call in seconds, 1 to 60. Default: 10.
     pub timeout_seconds: Option<u32>,
+    /// True if the command runs in the sandbox of commands, with the folders that `[sandbox]` declares, and does not run
+    /// where the system has none.
+    pub sandbox: bool,
+    /// True if the command has the network in the sandbox.
+    pub network: bool,
 }
 
 impl HookConfig {
@@ -68,6 +74,12 @@ impl HookConfig {
         let is_header = |(name, value): (&String, &SecretString)| {
             HeaderName::try_from(name).is_ok() && HeaderValue::try_from(value.expose_secret()).is_ok()
         };
+        if self.sandbox && self.command.is_none() {
+            return wrong("has `sandbox`, which needs a `command`");
+        }
+        if self.network && !self.sandbox {
+            return wrong("has `network`, which needs `sandbox = true`");
+        }
         if let Some((header, _)) = self.headers.iter().find(|header| !is_header(*header)) {
             return wrong(&format!("has a header `{header}` that cannot be sent"));
         }
@@ -80,9 +92,18 @@ impl HookConfig {
         }
     }
 
+    /// Returns the network of the command in the sandbox; `None` without a sandbox.
+    pub const fn sandbox_network(&self) -> Option<NetworkAccess> {
+        match (self.sandbox, self.network) {
+            (false, _) => None,
+            (true, false) => Some(NetworkAccess::Off),
+            (true, true) => Some(NetworkAccess::On),
+        }
+    }
+
     /// Returns the name of the hook in logs and messages, on one line and without secrets. A hook without a name is shown by
     /// its command, or by the host of its URL; the path of a URL is not shown, because it may contain a key (M16).
-    pub(crate) fn display_name(&self) -> String {
+    pub fn display_name(&self) -> String {
         let name = self.name.clone().filter(|name| !name.trim().is_empty());
         let host = || self.parsed_url()?.host_str().map(str::to_owned);
         let name = name.or_else(|| self.command.clone()).or_else(host).unwrap_or_else(|| "?".to_owned());
@@ -130,6 +151,9 @@ mod tests {
         check(r#"{"on": ["run.ended"], "url": "ftp://b/"}"#, Some("not an http or https URL"));
         check(r#"{"on": ["run.ended"], "command": "a", "headers": {"x": "y"}}"#, Some("need a `url`"));
         check(r#"{"on": ["run.ended"], "url": "http://b/", "headers": {"a b": "y"}}"#, Some("`a b`"));
+        check(r#"{"on": ["run.ended"], "command": "a", "sandbox": true, "network": true}"#, None);
+        check(r#"{"on": ["run.ended"], "url": "http://b/", "sandbox": true}"#, Some("needs a `command`"));
+        check(r#"{"on": ["run.ended"], "command": "a", "network": true}"#, Some("needs `sandbox = true`"));
         check(r#"{"on": ["run.ended"], "command": "a", "timeout_seconds": 0}"#, Some("1 to 60"));
         check(r#"{"on": ["run.ended"], "command": "a", "timeout_seconds": 61}"#, Some("1 to 60"));
         assert!(hook(r#"{"on": ["run.begun"]}"#).unwrap_err().contains("handoff.proposed"));

@@ -24,6 +24,17 @@ export interface ThreadRow {
   updated_at: string;
   /** The format of the session that the thread was imported from. */
   source?: string | null;
+  /** Present if the thread has only the beginning of an imported session. */
+  incomplete_import?: IncompleteImport | null;
+}
+
+/** The part of an interrupted import that is stored. */
+export interface IncompleteImport {
+  messages: number;
+  messages_total: number | null;
+  whole_thread_id: string | null;
+  /** The counts and how to complete the thread, as one line of text. */
+  notice: string;
 }
 
 /** One task of the agent's task list. */

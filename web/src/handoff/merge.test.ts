@@ -51,6 +51,6 @@ test("two children with the same title are told apart by id and age", () => {
   expect(rows.map((one) => targetLabel(one, rows, at))).toEqual([
     "“Kettle”, with its summary (01980000-1111, created 3h ago)",
     "“Kettle”, with its summary (01980000-2222, created just now)",
-    "“Kettle”, with its summary (01970000, created 2d ago)",
+    "“Kettle”, with its summary (01970000-2222, created 2d ago)",
   ]);
 });

@@ -1,7 +1,7 @@
 // A cache of thread titles. Each is loaded once while the page is open.
 import { SvelteMap } from "svelte/reactivity";
 import { api } from "../api/endpoints";
-import { titleOf } from "../ui/format";
+import { shortId, titleOf } from "../ui/format";
 
 /**
  * The maximum number of concurrent requests. Browsers allow six per server, and a search must not wait for
@@ -36,7 +36,7 @@ async function loadTitle(thread: string): Promise<void> {
   } catch {
     // Falls back to the id, and tries again on the next visit.
     requested.delete(thread);
-    titles.set(thread, `Thread ${thread.slice(0, 8)}`);
+    titles.set(thread, `Thread ${shortId(thread, [])}`);
   } finally {
     active -= 1;
     requestTitles([]);

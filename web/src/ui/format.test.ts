@@ -73,10 +73,10 @@ test("the title of a thread is its name, or else its first message", () => {
 });
 
 test("a short id is as long as it must be to be unique", () => {
-  const ids = ["01980000-1111-7000-8000-000000000000", "01980000-2222-7000-8000-000000000000"];
+  const ids = ["01980000-1111-7000-8000-000000000000", "01980000-1111-7001-8000-000000000000"];
   const [first = "", second = ""] = ids;
-  expect(shortId(first, [first])).toBe("01980000");
-  expect(shortId(first, ids)).toBe("01980000-1111");
-  expect(shortId(second, ids)).toBe("01980000-2222");
+  expect(shortId(first, [first])).toBe("01980000-1111");
+  expect(shortId(first, ids)).toBe("01980000-1111-7000");
+  expect(shortId(second, ids)).toBe("01980000-1111-7001");
   expect(shortId(first, [`${first.slice(0, -1)}1`])).toBe(first);
 });

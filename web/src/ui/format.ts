@@ -66,8 +66,11 @@ export function titleOf(
   return thread.name || thread.title || thread.first_prompt || "New thread";
 }
 
-/** The lengths of a shortened id: up to the end of each of its groups. */
-const SHORT_ID_LENGTHS = [8, 13, 18, 23];
+/**
+ * The lengths of a shortened id. The shortest contains the time of its creation in milliseconds, so that an id that
+ * is created later has another beginning.
+ */
+const SHORT_ID_LENGTHS = [13, 18, 23];
 
 /** Returns the shortest beginning of an id that none of the other ids has. */
 export function shortId(id: string, ids: readonly string[]): string {

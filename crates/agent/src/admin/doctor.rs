@@ -5,7 +5,7 @@ use journal::{EmbeddingCounts, HealthCheckDepth, PoolStatistics};
 use memory::AgentFile;
 use protocol::HandoffStatus;
 use serde::Serialize;
-use tools::{SandboxMode, SandboxNetwork, SandboxStatus};
+use tools::{SandboxConfig, SandboxMode, SandboxNetwork, SandboxStatus};
 
 use crate::assembly::models::is_offline_summary;
 use crate::assembly::project_notes;
@@ -66,6 +66,7 @@ impl<'a> AdminService<'a> {
             checks.push(self.pending_check().await);
             checks.push(self.runs_check().await);
             checks.push(self.sandbox_check().await);
+            checks.extend(self.sandboxed_programs_check().await);
             checks.push(self.models_check());
             checks.extend(self.summarizers_check());
             checks.extend(self.embeddings_check().await);
@@ -372,6 +373,37 @@ impl<'a> AdminService<'a> {
                     .with_hint("permit user namespaces, for example with `sysctl kernel.apparmor_restrict_unprivileged_userns=0`")
             }
         }
+    }
+
+    /// Checks that the MCP servers and hooks whose settings ask for the sandbox can run. Returns `None` if no settings do.
+    async fn sandboxed_programs_check(self) -> Option<DoctorCheck> {
+        let config = &self.agent.config;
+        let servers = config.mcp.servers.iter().filter(|(_, server)| server.enabled && server.sandbox);
+        let servers = servers.map(|(name, server)| (format!("the MCP server `{name}`"), server.network));
+        let hooks = config.hooks.iter().filter(|hook| hook.sandbox);
+        let hooks = hooks.map(|hook| (format!("the hook `{}`", hook.display_name()), hook.network));
+        let programs = servers.chain(hooks).map(|(name, network)| match network {
+            true => format!("{name} with network"),
+            false => name,
+        });
+        let programs: Vec<String> = programs.collect();
+        if programs.is_empty() {
+            return None;
+        }
+        let sandbox = SandboxConfig { mode: SandboxMode::Require, ..config.sandbox.clone() };
+        let status = tokio::task::spawn_blocking(move || tools::sandbox_status(&sandbox)).await;
+        let programs = programs.join(", ");
+        Some(match status.unwrap_or(SandboxStatus::Off) {
+            SandboxStatus::Active(_) => {
+                DoctorCheck::new("programs", CheckStatus::Ok, format!("in the sandbox: {programs}"))
+            }
+            SandboxStatus::Unsupported(_) | SandboxStatus::Off => DoctorCheck::new(
+                "programs",
+                CheckStatus::Fail,
+                format!("not started, because this system has no sandbox: {programs}"),
+            )
+            .with_hint(SANDBOX_HINT),
+        })
     }
 
     /// Checks that a model can be used.

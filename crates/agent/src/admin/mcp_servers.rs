@@ -48,7 +48,7 @@ impl<'a> AdminService<'a> {
         journal::box_future(async move {
             let mut plan = self.planned_mcp_servers()?;
             plan.retain(|server| name.is_none_or(|name| server.name == name));
-            let servers = McpServers::connect(plan, &self.mcp_folders()?, StartupWait::WaitForAll).await;
+            let servers = self.agent.connect_mcp_servers(plan, StartupWait::WaitForAll).await?;
             let status = servers.status();
             servers.close().await;
             Ok(status)
@@ -69,8 +69,7 @@ impl Agent {
         if !plan.iter().any(|server| matches!(server.readiness, ServerReadiness::Ready(_))) {
             return Ok((None, notices));
         }
-        let servers =
-            McpServers::connect(plan, &self.admin().mcp_folders()?, StartupWait::UseCachedTools).await;
+        let servers = self.connect_mcp_servers(plan, StartupWait::UseCachedTools).await?;
         let mut notices: Vec<String> = notices;
         notices.extend(
             servers.status().into_iter().filter(|server| server.state == McpServerState::Failed).map(
@@ -81,6 +80,17 @@ impl Agent {
             ),
         );
         Ok((Some(servers), notices))
+    }
+
+    /// Starts the servers of the plan. A server whose settings ask for the sandbox runs in one of its own.
+    async fn connect_mcp_servers(&self, plan: Vec<PlannedServer>, wait: StartupWait) -> Result<McpServers> {
+        let folders = self.admin().mcp_folders()?;
+        let protected = [self.settings.home.root().to_owned()];
+        let sandbox_with = |network| {
+            let workspace = folders.workspace.clone();
+            tools::sandbox_for_program(&self.config.sandbox, network, workspace, &protected)
+        };
+        Ok(McpServers::connect(plan, &folders, wait, sandbox_with).await)
     }
 }
 

@@ -3,6 +3,8 @@
 
 mod background_index;
 mod conversation_import;
+pub(crate) mod incomplete;
+mod message_counts;
 mod reader;
 pub(crate) mod scratch;
 mod source_import;
@@ -107,6 +109,9 @@ impl<'a> ThreadService<'a> {
     ///
     /// Messages are indexed for searches while the import goes on. When it returns, all of them are, unless it failed or
     /// was cancelled.
+    ///
+    /// A session that does not fit into one transaction is stored in several. Until the last of them, its thread has the
+    /// mark [`protocol::IncompleteImport`] in its metadata; the next import of the session completes the thread.
     ///
     /// # Errors
     /// Fails if the only path cannot be read or contains no session, or if the journal fails. Batches that
@@ -263,7 +268,7 @@ impl<'a> ThreadService<'a> {
             let (path, bytes_max) = (source.display_name().to_owned(), scratch::SCRATCH_BYTES_MAX);
             return Err(ThreadError::TooLargeToPreview { path, bytes_max }.into());
         }
-        SourceImport::new(self.agent, source).run(report, scope).await
+        SourceImport::new(self.agent, source, scope.cancel).run(report, scope).await
     }
 }
 

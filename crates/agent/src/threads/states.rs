@@ -336,9 +336,12 @@ impl<'a> ThreadService<'a> {
         points: Vec<PointContext>,
     ) -> Result<Vec<ThreadSnapshot>> {
         let thread_id = thread.thread_id;
-        let heads: Vec<Seq> = points.iter().map(|context| context.point.head_seq()).collect();
         let read_messages = |all: &transcript_cache::ThreadTranscript| {
-            (heads.iter().map(|head| all.visible_at(*head)).collect::<Vec<_>>(), all.branches.clone())
+            let messages = points.iter().map(|context| {
+                let head_seq = context.point.head_seq();
+                all.visible_at(if context.is_head { all.end_of_current_state(head_seq) } else { head_seq })
+            });
+            (messages.collect::<Vec<_>>(), all.branches.clone())
         };
         let (messages, branches) =
             self.agent.transcripts.with_transcript(&*self.agent.store, thread_id, read_messages).await?;

@@ -1,6 +1,8 @@
 //! Tests of session imports through the agent's public interface: each new entry is added exactly once, and no entry is
 //! lost.
 
+mod incomplete;
+
 use std::path::{Path, PathBuf};
 
 use journal::{EventQuery, ThreadFilter};

@@ -3,6 +3,7 @@
 mod change;
 mod export;
 mod files;
+mod imports;
 mod past;
 mod tree;
 

@@ -6,11 +6,9 @@ use protocol::event::body::{
     HandoffRequested, PinChange, PinsChanged, RunFailed, ThreadRenamed, ThreadRewound, ToolCallDecided,
     ToolCallDecision,
 };
-use protocol::{Event, EventType};
+use protocol::{Event, EventType, SHORT_ID_CHARS};
 use serde_json::{Map, Value};
 
-/// The length to which the id of a thread is shortened in a sentence, in characters.
-const SHORT_ID_CHARS: usize = 8;
 /// The length to which a pinned text is shortened in a sentence, in characters.
 const PIN_TEXT_CHARS: usize = 80;
 /// The `by` of a decision that a person made.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sandbox::NetworkAccess;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 
@@ -73,6 +74,8 @@ pub struct ServerDefinition {
     pub start_timeout: Duration,
     /// The tools to use, by the server's names; `None` uses all.
     pub tools: Option<Vec<String>>,
+    /// The network of the program in the sandbox; `None` starts it without a sandbox.
+    pub sandbox: Option<NetworkAccess>,
 }
 
 /// The transport by which a server is reached.
@@ -189,6 +192,11 @@ fn display_target(origin: ConfigOrigin, server: &ServerConfig) -> String {
     if let Some(cwd) = &server.cwd {
         words.push(format!("(in {})", quote_word(&cwd.to_string_lossy())));
     }
+    match (server.sandbox, server.network) {
+        (true, false) => words.push("(in the sandbox)".to_owned()),
+        (true, true) => words.push("(in the sandbox, with network)".to_owned()),
+        (false, _) => {}
+    }
     words.join(" ")
 }
 
@@ -218,15 +226,19 @@ fn fingerprint(server: &ServerConfig) -> String {
     let plain = |map: &BTreeMap<String, SecretString>| -> BTreeMap<String, String> {
         map.iter().map(|(key, value)| (key.clone(), value.expose_secret().to_owned())).collect()
     };
-    let description = json!([
-        server.command,
-        server.args,
-        plain(&server.env),
-        server.cwd,
-        server.url,
-        plain(&server.headers),
-    ]);
-    protocol::sha256_hex(description.to_string())
+    let mut description = vec![
+        json!(server.command),
+        json!(server.args),
+        json!(plain(&server.env)),
+        json!(server.cwd),
+        json!(server.url),
+        json!(plain(&server.headers)),
+    ];
+    // A project cannot set these, so that the hash of its servers, to which consents are bound, stays the same.
+    if server.sandbox || server.network {
+        description.extend([json!(server.sandbox), json!(server.network)]);
+    }
+    protocol::sha256_hex(serde_json::Value::from(description).to_string())
 }
 
 /// Returns the readiness of a server that needs no consent or has it.
@@ -275,6 +287,7 @@ fn build_definition(server: &ServerConfig, variable: VariableLookup<'_>) -> Resu
         call_timeout: Duration::from_secs(server.timeout_seconds.clamp(1, SECONDS_MAX)),
         start_timeout: Duration::from_secs(server.start_timeout_seconds.clamp(1, SECONDS_MAX)),
         tools: server.tools.clone(),
+        sandbox: server.sandbox_network()?,
     })
 }
 

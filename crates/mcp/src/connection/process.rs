@@ -2,7 +2,6 @@
 //! size of its standard output, and kills it together with its children. The protocol on the pipes is not parsed here.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,6 +14,7 @@ use std::time::Duration;
 use std::{env, io};
 
 use parking_lot::Mutex;
+use sandbox::ProgramLaunch;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
@@ -72,6 +72,17 @@ pub(crate) struct ProgramSpec<'a> {
     pub log: &'a Path,
 }
 
+impl ProgramSpec<'_> {
+    /// Returns the path to execute. A path with several components is relative to the working directory. A bare name is
+    /// looked up in `PATH`.
+    pub fn path(&self) -> PathBuf {
+        match Path::new(self.command) {
+            path if path.components().count() > 1 => self.cwd.join(path),
+            path => path.to_owned(),
+        }
+    }
+}
+
 /// A running program. Dropping the value kills the program and its children.
 pub(crate) struct ServerProcess {
     group: ServerProcessGroup,
@@ -102,17 +113,18 @@ struct OutputAllowance {
 }
 
 impl ServerProcess {
-    /// Starts a program, and returns it with its standard output and its standard input. `group` receives the handle of
-    /// its process group. A log file that cannot be opened is not an error; the output is not logged then.
+    /// Starts a program by `launch`, and returns it with its standard output and its standard input. `group` receives the
+    /// handle of its process group. A log file that cannot be opened is not an error; the output is not logged then.
     ///
     /// # Errors
     /// Returns the I/O error if the program cannot be started.
     pub fn start(
         program: &ProgramSpec<'_>,
+        launch: &ProgramLaunch,
         group: &Mutex<ServerProcessGroup>,
     ) -> io::Result<(Self, BoundedOutput, ChildStdin)> {
         let log = open_log(program.log).ok();
-        let mut child = build_command(program).spawn()?;
+        let mut child = build_command(program, launch).spawn()?;
         let group = {
             let mut slot = group.lock();
             *slot = ServerProcessGroup::from_child(&child);
@@ -209,14 +221,11 @@ impl AsyncRead for BoundedOutput {
 
 /// Builds the command: a minimal environment plus the program's own variables, pipes for all streams, and its own
 /// process group.
-fn build_command(program: &ProgramSpec<'_>) -> Command {
-    // A path with several components is relative to the working directory. A bare name is looked up in `PATH`.
-    let path = match Path::new(program.command) {
-        path if path.components().count() > 1 => program.cwd.join(path).into_os_string(),
-        path => OsString::from(path),
-    };
-    let mut command = Command::new(path);
+fn build_command(program: &ProgramSpec<'_>, launch: &ProgramLaunch) -> Command {
+    let (executable, first_args) = launch.command_line(program.path().into_os_string());
+    let mut command = Command::new(executable);
     command
+        .args(first_args)
         .args(program.args)
         .current_dir(&program.cwd)
         .env_clear()
@@ -226,6 +235,10 @@ fn build_command(program: &ProgramSpec<'_>) -> Command {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
+    for name in launch.removed_variables {
+        command.env_remove(name);
+    }
+    command.envs(launch.variables.iter().map(|(name, value)| (name, value)));
     #[cfg(unix)]
     command.process_group(0);
     command

@@ -1,9 +1,12 @@
 //! Starting servers: failures, caches, large tool lists and retries.
 
+use std::sync::Arc;
+
 use mcp::{McpServerState, McpServers, StartupWait};
+use sandbox::{NetworkAccess, PrepareLaunch, ProgramLaunch, ProgramStart};
 use serde_json::json;
 
-use crate::world::{McpFixture, plan, program, state, status, tool, with};
+use crate::world::{McpFixture, no_sandbox, plan, program, state, status, tool, with};
 
 /// Returns the configuration of a server with a start timeout of one second.
 fn with_short_timeout(behaviour: &str) -> serde_json::Value {
@@ -72,11 +75,36 @@ async fn a_server_without_an_initialize_request_is_supported() {
 }
 
 #[tokio::test]
+async fn a_program_is_started_as_its_sandbox_requires_and_not_without_it() {
+    let world = McpFixture::new();
+    let sandboxed = with(program("plain"), "sandbox", true);
+    let sandbox_with = |network: NetworkAccess| -> PrepareLaunch {
+        Arc::new(move |start: &ProgramStart<'_>| match network {
+            NetworkAccess::On => Err("this system has no sandbox".to_owned()),
+            NetworkAccess::Off => Ok(ProgramLaunch {
+                prefix: vec!["/usr/bin/env".into(), format!("STARTED={}", start.program.display()).into()],
+                variables: vec![("TMPDIR", "/private".into())],
+                removed_variables: &["PATH"],
+            }),
+        })
+    };
+    let plan = plan(&[("s", sandboxed.clone()), ("t", with(sandboxed, "network", true))]);
+    let servers = McpServers::connect(plan, &world.folders(), StartupWait::WaitForAll, sandbox_with).await;
+    let program = std::env::current_exe().unwrap().display().to_string();
+    assert_eq!(world.call(&servers, "environment", "STARTED").await, program);
+    assert_eq!(world.call(&servers, "environment", "TMPDIR").await, "/private");
+    assert_eq!(world.call(&servers, "environment", "PATH").await, "(unset)");
+    let reason = format!("`{program}` cannot be started: this system has no sandbox");
+    assert_eq!(state(&servers, "t"), (McpServerState::Failed, reason));
+}
+
+#[tokio::test]
 async fn cached_tools_are_available_before_the_server_has_started() {
     let world = McpFixture::new();
     world.connect_one("plain").await.close().await;
     let plan = || plan(&[("s", program("plain"))]);
-    let servers = McpServers::connect(plan(), &world.folders(), StartupWait::UseCachedTools).await;
+    let servers =
+        McpServers::connect(plan(), &world.folders(), StartupWait::UseCachedTools, no_sandbox).await;
     // The test runtime has one thread, so the background task has not run yet.
     assert_eq!(state(&servers, "s").0, McpServerState::Starting);
     tool(&servers, "mcp__s__echo");
@@ -89,7 +117,8 @@ async fn a_changed_configuration_invalidates_the_cached_tools() {
     let world = McpFixture::new();
     world.connect_one("plain").await.close().await;
     let changed = plan(&[("s", program("plain too"))]);
-    let servers = McpServers::connect(changed, &world.folders(), StartupWait::UseCachedTools).await;
+    let servers =
+        McpServers::connect(changed, &world.folders(), StartupWait::UseCachedTools, no_sandbox).await;
     assert_eq!(state(&servers, "s").0, McpServerState::Ready);
 }
 

@@ -11,6 +11,7 @@ use mcp::{
 };
 use protocol::{ContentBlock, RunId, ThreadId, ToolStatus};
 use runtime::{Channels, FrameSender, FrameSubscription, Tool, ToolContext, ToolOutput};
+use sandbox::{NetworkAccess, PrepareLaunch, ProgramLaunch, ProgramStart};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -39,7 +40,7 @@ impl McpFixture {
     }
 
     pub async fn connect(&self, servers: &[(&str, Value)]) -> McpServers {
-        McpServers::connect(plan(servers), &self.folders(), StartupWait::WaitForAll).await
+        McpServers::connect(plan(servers), &self.folders(), StartupWait::WaitForAll, no_sandbox).await
     }
 
     /// Connects to one fixture server under the name `s`.
@@ -68,6 +69,13 @@ impl McpFixture {
         let (context, _frames) = self.context();
         output_text(&tool(servers, &format!("mcp__s__{name}")).call(&json!({"text": text}), &context).await)
     }
+}
+
+/// The source of sandboxes for plans in which no server asks for one.
+pub fn no_sandbox(_network: NetworkAccess) -> PrepareLaunch {
+    Arc::new(|start: &ProgramStart<'_>| -> Result<ProgramLaunch, String> {
+        Err(format!("{} asks for a sandbox", start.program.display()))
+    })
 }
 
 /// Returns the configuration of a fixture server: this binary with the given behaviour.

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use protocol::{
     ApiKey, ArchiveReason, Checkpoint, CheckpointEntry, CheckpointSource, ClippedResult, Compaction,
     CompactionFailed, CompactionTrigger, CompactionUndone, ContentBlock, Decision, Decisions, Event,
-    EventType, Handoff, HandoffMark, HandoffStatus, HandoffSummary, Interrupt, InterruptPayload,
-    LoggedMessage, MediumTermSummary, Message, MessageRole, ParentKind, Proposal, Run, RunCommand,
-    RunFeedback, RunRequest, RunStatus, StopReason, StoredItem, SummaryItemKind, Thread, ThreadStatus,
-    TurnsArchived, TurnsRestored,
+    EventType, Handoff, HandoffMark, HandoffStatus, HandoffSummary, IncompleteImport, Interrupt,
+    InterruptPayload, LoggedMessage, MediumTermSummary, Message, MessageRole, ParentKind, Proposal, Run,
+    RunCommand, RunFeedback, RunRequest, RunStatus, StopReason, StoredItem, SummaryItemKind, Thread,
+    ThreadStatus, TurnsArchived, TurnsRestored,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -52,6 +52,7 @@ fn check_round_trip<T: DeserializeOwned + Serialize + PartialEq + Debug>(name: &
 const MESSAGES: &[&str] = &["message_human", "message_ai", "message_ai_incomplete", "message_tool"];
 const EVENTS: &[&str] = &["event", "event_bare"];
 const MARKS: &[&str] = &["handoff_mark"];
+const IMPORTS: &[&str] = &["incomplete_import", "incomplete_import_continued"];
 const THREADS: &[&str] = &["thread_child", "thread_parent", "thread_subagent"];
 const RUNS: &[&str] = &["run", "run_ended"];
 const CHECKPOINTS: &[&str] = &["checkpoint", "checkpoint_idle", "checkpoint_update", "checkpoint_rewind"];
@@ -108,6 +109,7 @@ fn a23_every_shape_parses_its_current_form_and_the_form_of_a_later_version() {
     MESSAGES.iter().for_each(|name| check_round_trip::<Message>(name));
     check_round_trip::<Event>("event_bare");
     MARKS.iter().for_each(|name| check_round_trip::<HandoffMark>(name));
+    IMPORTS.iter().for_each(|name| check_round_trip::<IncompleteImport>(name));
     THREADS.iter().for_each(|name| check_round_trip::<Thread>(name));
     RUNS.iter().for_each(|name| check_round_trip::<Run>(name));
     CHECKPOINTS.iter().for_each(|name| check_round_trip::<Checkpoint>(name));
@@ -154,6 +156,7 @@ fn every_golden_file_is_read_by_a_test() {
         MESSAGES,
         EVENTS,
         MARKS,
+        IMPORTS,
         THREADS,
         RUNS,
         CHECKPOINTS,
@@ -313,6 +316,14 @@ fn both_threads_of_a_handoff_carry_a_readable_mark() {
     let mut later = child;
     later.metadata.insert(HandoffMark::KEY.to_owned(), read_shape("future/handoff_mark"));
     assert_eq!(later.handoff_mark(), Some(child_mark));
+}
+
+#[test]
+fn a_thread_has_the_mark_of_an_incomplete_import_in_its_metadata() {
+    let mut thread: Thread = read_shape("thread_parent");
+    assert_eq!(thread.incomplete_import(), None);
+    thread.metadata.insert(IncompleteImport::KEY.to_owned(), read_shape("future/incomplete_import"));
+    assert_eq!(thread.incomplete_import(), Some(read_shape("incomplete_import")));
 }
 
 #[test]

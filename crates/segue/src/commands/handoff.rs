@@ -65,6 +65,7 @@ async fn request_handoff(context: &CommandContext, args: &HandoffArgs) -> Comman
         HandoffSource::Thread(id) => (context.agent.threads().find(&id).await?, None),
         HandoffSource::Session(path) => import_source(context, &path).await?,
     };
+    threads::warn_of_incomplete_import(context, &thread);
     let request = request_options(context, args, goal).await?;
     let into = request.into;
     let answer = AnswerRequest { answer, is_probed: args.probe };

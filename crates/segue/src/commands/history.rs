@@ -9,7 +9,7 @@ pub(crate) mod search;
 use agent::{
     HandoffOrigin, HistoryEntry, HistoryFilter, HistoryItem, HistoryPage, HistoryQuery, SupersededVisibility,
 };
-use protocol::{EventType, HandoffId, RunFeedback, RunStatus, Seq, ThreadId};
+use protocol::{EventType, HandoffId, IncompleteImport, RunFeedback, RunStatus, Seq, ThreadId};
 use serde::Serialize;
 use terminal::marker::CardFold;
 use terminal::{facts, sanitize_line, summary, wrap};
@@ -36,6 +36,9 @@ struct HistoryPageReport<'a> {
     /// The summaries of other threads that were handed off into this one, in their order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     merged: Vec<HandoffBeginning<'a>>,
+    /// The mark of a thread that has only the beginning of an imported session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    incomplete_import: Option<IncompleteImport>,
     /// The first event of the page; `null` if the page is empty.
     first_seq: Option<Seq>,
     /// The last event of the page; `null` if the page is empty.
@@ -131,12 +134,14 @@ pub(crate) async fn run(context: &CommandContext, args: HistoryArgs) -> CommandR
             page: &page,
             began_with: origins.first().map(HandoffBeginning::from_origin),
             merged: origins.iter().skip(1).map(HandoffBeginning::from_origin).collect(),
+            incomplete_import: thread.incomplete_import(),
             first_seq,
             last_seq,
             markers: markers.as_deref(),
         })?;
         return Ok(ExitReason::Success);
     }
+    threads::warn_of_incomplete_import(context, &thread);
     for origin in &origins {
         show_origin(context, origin).await?;
     }

@@ -10,7 +10,7 @@ pub(crate) mod trace;
 use std::io::{self, IsTerminal};
 
 use agent::{Agent, CancellationToken, ErrorClass, FrameSender, RunEnd};
-use protocol::{ContentBlock, HumanMessage, RunStatus, ThreadId};
+use protocol::{ContentBlock, HumanMessage, RunStatus, Thread, ThreadId};
 use terminal::{WatchControl, watch};
 
 use crate::cli::{self, OutputFormat};
@@ -28,7 +28,7 @@ pub(crate) async fn run(context: &CommandContext, args: cli::RunArgs) -> Command
     check_model(context)?;
     context.agent.workspace_name()?;
     let message = read_message(args.prompt.as_deref())?;
-    let Some(thread_id) = find_thread(context, &args).await? else {
+    let Some(thread) = find_thread(context, &args).await? else {
         let new = context.agent.threads().prepare()?;
         let printer = TurnPrinter::for_new_thread(context, new.thread_id());
         return run_turn(printer, async |agent, frames, cancel| {
@@ -36,6 +36,8 @@ pub(crate) async fn run(context: &CommandContext, args: cli::RunArgs) -> Command
         })
         .await;
     };
+    threads::warn_of_incomplete_import(context, &thread);
+    let thread_id = thread.thread_id;
     recover_run(context, thread_id).await?;
     let dropped_calls = approval::dropped_calls_notice(context, thread_id).await?;
     let printer = TurnPrinter::new(context, thread_id)?.with_first_note(dropped_calls);
@@ -128,12 +130,12 @@ fn check_model(context: &CommandContext) -> Result<(), CliFailure> {
 ///
 /// # Errors
 /// Fails if the thread does not exist or the journal cannot be used.
-async fn find_thread(context: &CommandContext, args: &cli::RunArgs) -> Result<Option<ThreadId>, CliFailure> {
+async fn find_thread(context: &CommandContext, args: &cli::RunArgs) -> Result<Option<Thread>, CliFailure> {
     if let Some(prefix) = &args.thread {
-        return Ok(Some(context.agent.threads().find(prefix).await?.thread_id));
+        return Ok(Some(context.agent.threads().find(prefix).await?));
     }
     if args.continue_newest {
-        return Ok(Some(threads::newest::newest_thread_here(context).await?.thread_id));
+        return Ok(Some(threads::newest::newest_thread_here(context).await?));
     }
     Ok(None)
 }

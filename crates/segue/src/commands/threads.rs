@@ -11,7 +11,7 @@ use std::path::Path;
 
 use agent::{CancellationToken, FrameSender, ThreadExport, ThreadFilter, ThreadNode, TranscriptFormat};
 use jiff::Timestamp;
-use protocol::{ParentKind, Seq, Thread, ThreadId, ThreadState};
+use protocol::{ParentKind, SHORT_ID_CHARS, Seq, Thread, ThreadId, ThreadState};
 use serde::Serialize;
 use serde_json::json;
 use terminal::{Audience, KeyChoice, TableColumn, ask, sanitize, sanitize_line, shorten, table, width, wrap};
@@ -22,9 +22,6 @@ use crate::commands::chat::message_draft::FILE_BLOCK;
 use crate::commands::compact::{active_compaction, active_compaction_change_text};
 use crate::commands::{CommandContext, NO_TERMINAL, approval};
 use crate::exit::{CliFailure, CommandResult, ExitReason};
-
-/// The fewest characters of a thread id that are shown.
-const ID_CHARS_MIN: usize = 8;
 
 /// The most columns of a thread's name within a sentence.
 const NAME_COLUMNS: usize = 60;
@@ -168,6 +165,9 @@ async fn show_thread(context: &CommandContext, prefix: &str) -> Result<(), CliFa
     }
     for parent in context.agent.handoffs().merged_parents(&thread).await? {
         properties.push(("parent", format!("{} (handoff, merged)", parent.thread_id)));
+    }
+    if let Some(notice) = agent::incomplete_import_notice(&thread) {
+        properties.push(("warning", sanitize_line(&notice)));
     }
     if let Some(mark) = thread.handoff_mark() {
         let is_unused = mark.pending && mark.child_thread_id == thread.thread_id;
@@ -446,6 +446,14 @@ async fn print_thread(context: &CommandContext, action: &str, thread: &Thread) -
     Ok(())
 }
 
+/// Prints a warning to stderr if the thread has only the beginning of an imported session.
+pub(crate) fn warn_of_incomplete_import(context: &CommandContext, thread: &Thread) {
+    if let Some(notice) = agent::incomplete_import_notice(thread) {
+        let text = wrap(&sanitize_line(&notice), context.screen.columns, "", "");
+        context.screen.print_to_stderr(context.screen.style.warn(text));
+    }
+}
+
 /// Returns the name of a thread, else its first prompt without attached files. Secrets are redacted, because titles stand
 /// in lists and above packages.
 pub(crate) fn thread_title(thread: &Thread) -> String {
@@ -487,6 +495,7 @@ fn state_mark(ThreadListEntry { thread, state }: ThreadListEntry<'_>) -> &'stati
     match state {
         ThreadState::Idle => match thread.handoff_mark() {
             Some(mark) if mark.pending && mark.child_thread_id == thread.thread_id => "fresh",
+            Some(_) | None if thread.incomplete_import().is_some() => "import incomplete",
             Some(_) | None => "",
         },
         ThreadState::Running | ThreadState::NeedsInput | ThreadState::Stopped | ThreadState::Error => {
@@ -506,10 +515,10 @@ const fn state_word(state: ThreadState) -> &'static str {
     }
 }
 
-/// Returns prefixes of the ids, all of the same length, that are distinct among these ids. Other threads may have the
-/// same prefix.
+/// Returns prefixes of the ids, all of the same length, that are distinct among these ids. Only another thread that was
+/// created in the same millisecond can have the same prefix.
 pub(crate) fn short_ids(ids: impl Iterator<Item = ThreadId>) -> Vec<String> {
-    unique_prefixes(ids, ID_CHARS_MIN)
+    unique_prefixes(ids, SHORT_ID_CHARS)
 }
 
 /// Returns distinct prefixes of ids of any kind, like [`short_ids`], with at least `chars_min` characters.
@@ -549,15 +558,29 @@ mod tests {
             assert_eq!(short_ids(ids.iter().map(|id| id.parse().unwrap())), expected, "{ids:?}");
         };
         check(&[], &[]);
-        check(&["0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b"], &["0192f0c1"]);
+        check(&["0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b"], &["0192f0c1-2d3e"]);
         check(
             &["0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b", "0192f0c1-2d3f-7a4b-8c5d-6e7f80910a1b"],
             &["0192f0c1-2d3e", "0192f0c1-2d3f"],
         );
         check(
-            &["0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b", "0192f0c2-2d3f-7a4b-8c5d-6e7f80910a1b"],
-            &["0192f0c1", "0192f0c2"],
+            &["0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b", "0192f0c1-2d3e-7a4c-8c5d-6e7f80910a1b"],
+            &["0192f0c1-2d3e-7a4b", "0192f0c1-2d3e-7a4c"],
         );
+    }
+
+    #[test]
+    fn h1_a_shown_id_is_not_the_beginning_of_an_id_that_is_created_later() {
+        let created_at = |millis: u64| -> ThreadId {
+            let time = format!("{millis:012x}");
+            format!("{}-{}-7a4b-8c5d-6e7f80910a1b", &time[..8], &time[8..]).parse().unwrap()
+        };
+        let now = 1_790_000_000_000;
+        let shown = short_ids([created_at(now)].into_iter()).remove(0);
+        for later in [1, 1_000, 60_000] {
+            let id = created_at(now + later).to_string();
+            assert!(!id.starts_with(&shown), "{id} begins with {shown}");
+        }
     }
 
     #[test]

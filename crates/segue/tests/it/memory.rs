@@ -136,7 +136,7 @@ fn f6_summaries_are_listed_newest_first_and_a_marker_opens_to_its_own() {
         output.stdout.contains(" summary of messages 1–") && output.stdout.contains("│ The person asked"),
         "{output:?}"
     );
-    let id = &output.stdout[..8];
+    let id = &output.stdout[..13];
     for way in [format!("`segue memory trace {id} --after 0`"), format!("`segue history {id} --around 1`")] {
         assert!(output.stderr.replace("\n  ", " ").contains(&way), "{way}: {output:?}");
     }

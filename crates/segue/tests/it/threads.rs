@@ -29,7 +29,7 @@ fn a_list_fits_the_screen_and_its_ids_find_their_threads() {
         assert_eq!(output.stdout.lines().count(), 3, "{output:?}");
         for line in output.stdout.lines().skip(1) {
             let id = line.split_whitespace().next().unwrap();
-            assert!(id.len() >= 8);
+            assert!(id.len() >= 13);
             assert_eq!(sandbox.run(&["threads", "show", id]).code, 0, "{id}");
             // The ids of the handoff and of its run begin alike.
             let trace = sandbox.run(&["trace", id]);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use agent::{AdjacentMessage, MatchBasis, SearchHit, SearchHitSource, Speaker};
-use protocol::ThreadId;
+use protocol::{SHORT_ID_CHARS, ThreadId};
 
 use crate::screen::Screen;
 use crate::text::sanitize::{sanitize, sanitize_line};
@@ -19,8 +19,6 @@ const SEPARATOR: &str = " · ";
 const TITLE_COLUMNS_MIN: usize = 12;
 /// The name shown for a thread that does not exist any more.
 const DELETED_THREAD: &str = "(deleted)";
-/// The number of characters shown of a handoff's id: the timestamp part of a UUIDv7, which tells handoffs apart.
-const HANDOFF_ID_CHARS: usize = 13;
 
 /// The short id and the title of each thread.
 pub type ThreadNames = BTreeMap<ThreadId, (String, String)>;
@@ -63,7 +61,7 @@ fn heading_line(screen: &Screen, hit: &SearchHit, names: &ThreadNames) -> String
         SearchHitSource::Handoff { handoff_id, parent_thread_id, child_thread_id } => {
             // Only an accepted handoff has a child thread.
             let child = names.get(child_thread_id).map(|(id, _)| format!(" → {id}"));
-            let id = &handoff_id.to_string()[..HANDOFF_ID_CHARS];
+            let id = &handoff_id.to_string()[..SHORT_ID_CHARS];
             let location = format!("{}{}", short(parent_thread_id), child.unwrap_or_default());
             (location, format!("handoff {id}"), title(parent_thread_id))
         }

@@ -1,6 +1,7 @@
 //! The sandbox of commands: its settings, and the policy for one command. Applying a policy is the task of the crate
 //! `sandbox`, and whether a command needs approval is decided in [`crate::permission`].
 
+pub(crate) mod program;
 mod repository;
 mod scratch;
 mod secret_files;
@@ -185,25 +186,7 @@ impl CommandSandbox {
             }
             (SandboxStatus::Unsupported(_) | SandboxStatus::Off, _) => return Ok(CommandLaunch::default()),
         };
-        let Some(launcher) = Launcher::of_this_program() else { return Ok(CommandLaunch::default()) };
-        let failed = |error: &dyn std::error::Error| format!("the sandbox cannot be prepared: {error}");
-        let scratch = self.scratch_folder().map_err(|error| failed(&error))?;
-        let isolation = if support.has_namespaces { Isolation::Namespaces } else { Isolation::Landlock };
-        let policy = self.policy(workspace, approved, scratch, isolation);
-        let mut variables = vec![("TMPDIR", policy.temporary_folder().into_os_string())];
-        match policy.isolation {
-            Isolation::Namespaces => variables.push((SANDBOX_VARIABLE, "namespaces".into())),
-            Isolation::Landlock => {
-                let cache = policy.scratch.join(CACHE_FOLDER);
-                for folder in [&cache, &policy.temporary_folder()] {
-                    fs::create_dir_all(folder).map_err(|error| failed(&error))?;
-                }
-                variables.push(("XDG_CACHE_HOME", cache.into_os_string()));
-                variables.push((SANDBOX_VARIABLE, "landlock".into()));
-            }
-        }
-        let prefix = launcher.prefix(&policy).map_err(|error| failed(&error))?;
-        Ok(CommandLaunch { prefix, variables })
+        command_launch(&self.policy(workspace, approved, self.scratch_path()?, support))
     }
 
     /// Returns the policy for one command.
@@ -212,7 +195,7 @@ impl CommandSandbox {
         workspace: &Workspace,
         approved: &[PathBuf],
         scratch: PathBuf,
-        isolation: Isolation,
+        support: SandboxSupport,
     ) -> SandboxPolicy {
         let root = workspace.root();
         let home = home_folder();
@@ -247,21 +230,55 @@ impl CommandSandbox {
                 SandboxNetwork::Off => NetworkAccess::Off,
                 SandboxNetwork::On => NetworkAccess::On,
             },
-            isolation,
+            isolation: if support.has_namespaces { Isolation::Namespaces } else { Isolation::Landlock },
         }
     }
 
     /// Returns the private folder, and creates it at the first call.
-    fn scratch_folder(&self) -> std::io::Result<PathBuf> {
+    ///
+    /// # Errors
+    /// Returns the message for the model if the folder cannot be created.
+    fn scratch_path(&self) -> Result<PathBuf, String> {
         let mut scratch = self.scratch.lock();
         let folder = match scratch.take() {
             Some(folder) => folder,
-            None => ScratchFolder::create_in(&env::temp_dir())?,
+            None => {
+                ScratchFolder::create_in(&env::temp_dir()).map_err(|error| preparation_failure(&error))?
+            }
         };
         let path = folder.path().to_owned();
         *scratch = Some(folder);
         Ok(path)
     }
+}
+
+/// Returns how a command is started by the policy, and creates the folders that its environment names.
+///
+/// # Errors
+/// Returns the message for the model if this program is no launcher, or the sandbox cannot be prepared.
+fn command_launch(policy: &SandboxPolicy) -> Result<CommandLaunch, String> {
+    let Some(launcher) = Launcher::of_this_program() else {
+        return Err("the sandbox cannot be prepared: this program cannot start it".to_owned());
+    };
+    let mut variables = vec![("TMPDIR", policy.temporary_folder().into_os_string())];
+    match policy.isolation {
+        Isolation::Namespaces => variables.push((SANDBOX_VARIABLE, "namespaces".into())),
+        Isolation::Landlock => {
+            let cache = policy.scratch.join(CACHE_FOLDER);
+            for folder in [&cache, &policy.temporary_folder()] {
+                fs::create_dir_all(folder).map_err(|error| preparation_failure(&error))?;
+            }
+            variables.push(("XDG_CACHE_HOME", cache.into_os_string()));
+            variables.push((SANDBOX_VARIABLE, "landlock".into()));
+        }
+    }
+    let prefix = launcher.prefix(policy).map_err(|error| preparation_failure(&error))?;
+    Ok(CommandLaunch { prefix, variables })
+}
+
+/// Returns the message for the model about a sandbox that cannot be prepared.
+fn preparation_failure(error: &dyn std::error::Error) -> String {
+    format!("the sandbox cannot be prepared: {error}")
 }
 
 /// Returns the home folder of the user with links resolved, unless it is the root folder.

@@ -43,6 +43,19 @@ fn one_entry_is_one_event() {
 }
 
 #[test]
+fn an_entry_that_is_a_message_becomes_an_event_of_that_category() {
+    let (format, read) = read_bytes(SESSION.as_bytes());
+    let mut counts = (0, 0);
+    for entry in read.entries().cloned() {
+        let is_message = entry.is_message();
+        let event = entry.into_event(format, Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!(event.event_type.category() == protocol::Category::Message, is_message, "{event:?}");
+        if is_message { counts.0 += 1 } else { counts.1 += 1 }
+    }
+    assert!(counts.0 > 0 && counts.1 > 0, "{counts:?}");
+}
+
+#[test]
 fn b16_no_image_is_stored_inline() {
     let (format, read) = read_bytes(SESSION.as_bytes());
     for entry in read.entries().cloned() {

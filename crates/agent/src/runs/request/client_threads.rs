@@ -5,7 +5,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use journal::{ThreadPatch, Transaction, Write};
 use protocol::event::body::ThreadCreated;
-use protocol::{NewEvent, RunId, Thread, ThreadId};
+use protocol::{IncompleteImport, NewEvent, RunId, Thread, ThreadId};
 use serde_json::{Map, Value, json};
 
 use super::secret_check::has_secret;
@@ -14,8 +14,15 @@ use crate::workspace::WORKSPACE_KEY;
 use crate::{Error, Result, ThreadError};
 
 /// Metadata keys that clients cannot set. Values for them in a client's metadata are ignored.
-pub(crate) const RESERVED_METADATA: [&str; 6] =
-    ["handoff", "last_handoff", WORKSPACE_KEY, "source", "owner", Thread::TEMPORARY_KEY];
+pub(crate) const RESERVED_METADATA: [&str; 7] = [
+    "handoff",
+    "last_handoff",
+    WORKSPACE_KEY,
+    "source",
+    "owner",
+    Thread::TEMPORARY_KEY,
+    IncompleteImport::KEY,
+];
 
 /// The most bytes of a thread's metadata as JSON.
 pub(crate) const METADATA_BYTES_MAX: usize = 64 << 10;

@@ -6,12 +6,13 @@ use std::ops::Range;
 use std::path::Path;
 
 use jiff::Timestamp;
-use journal::{EventQuery, ImportProgress, ImportSource, Transaction, Write};
-use protocol::{Category, NewEvent, Seq, Thread, ThreadId};
+use journal::{EventQuery, ImportProgress, ImportSource, ThreadPatch, Transaction, Write};
+use protocol::{Category, IncompleteImport, NewEvent, Seq, Thread, ThreadId};
 use serde_json::{Map, json};
 use transcripts::{ConversationInfo, TranscriptSource};
 
-use super::reader::{KeyedEvent, modified_time};
+use super::message_counts::MessageCounts;
+use super::reader::{BatchPosition, EntryBatch, KeyedEvent, modified_time};
 use super::scratch;
 use super::source_import::AddedCounts;
 use crate::Result;
@@ -36,12 +37,27 @@ pub(super) struct ConversationImport {
     pub(super) thread_id: ThreadId,
     /// The number of entries read so far.
     pub(super) entries_read: u64,
+    /// The number of messages among them.
+    messages_read: u64,
     /// The treatment of the next entries.
     pub(super) state: ConversationImportState,
     /// The key under which the conversation is imported: that of the session, or of a diverged history.
     key: String,
     /// The thread to create if the conversation is not stored yet.
     new_thread: Thread,
+    /// The mark of the thread until the import is complete, without the counts.
+    mark: IncompleteImport,
+    /// The stored mark of the thread.
+    mark_state: MarkState,
+}
+
+/// The stored mark of a thread, as far as this import knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MarkState {
+    /// The thread has no mark.
+    Unmarked,
+    /// The thread has the mark of an incomplete import.
+    Marked,
 }
 
 /// The treatment of a conversation's next entries.
@@ -58,7 +74,12 @@ pub(super) enum ConversationImportState {
 /// The decision whether new entries are appended to the stored ones.
 enum AppendDecision {
     /// They are appended to the same thread.
-    Append(ImportProgress),
+    Append {
+        /// The stored progress.
+        progress: ImportProgress,
+        /// The mark of the thread.
+        mark_state: MarkState,
+    },
     /// Another process has stored more entries meanwhile, so that some of them may not be new.
     StoredFurther(ImportSource),
     /// They are not appended, because the thread was continued here or a run is active on it.
@@ -89,9 +110,17 @@ impl ConversationImport {
             session_key: session,
             thread_id,
             entries_read: 0,
+            messages_read: 0,
             state,
             key,
             new_thread: blank.with_assistant_metadata(),
+            mark: IncompleteImport {
+                path: source.lasting_path().map(|path| path.to_string_lossy().into_owned()),
+                messages: 0,
+                messages_total: None,
+                whole_thread_id: None,
+            },
+            mark_state: MarkState::Unmarked,
         })
     }
 
@@ -100,14 +129,23 @@ impl ConversationImport {
     pub(super) async fn import_batch(
         &mut self,
         agent: &Agent,
-        mut batch: Vec<KeyedEvent>,
+        batch: EntryBatch,
+        counts: &mut MessageCounts,
     ) -> Result<AddedCounts> {
-        let stored = self.skip_stored(agent, &batch).await?;
-        self.entries_read += batch.len() as u64;
-        let new_entries = batch.split_off(stored);
+        let EntryBatch { mut entries, position } = batch;
+        let stored = self.skip_stored(agent, &entries).await?;
+        self.entries_read += entries.len() as u64;
+        self.messages_read += entries.iter().filter(|entry| entry.is_message()).count() as u64;
+        let new_entries = entries.split_off(stored);
         match (&self.state, new_entries.is_empty()) {
             (ConversationImportState::Appending(progress), false) => {
-                self.append_events(agent, *progress, new_entries).await
+                let progress = *progress;
+                let mark = match agent.scratch_of {
+                    // A scratch journal is never continued by another import.
+                    Some(_) => None,
+                    None => self.mark_patch(position, counts).await?,
+                };
+                self.append_events(agent, progress, new_entries, mark).await
             }
             (
                 ConversationImportState::Appending(_)
@@ -116,6 +154,31 @@ impl ConversationImport {
                 _,
             ) => Ok(AddedCounts::default()),
         }
+    }
+
+    /// Returns the change of the thread's mark that is stored with a batch: a batch before others sets it, and the last one
+    /// removes it. `None` if the mark stays as it is.
+    async fn mark_patch(
+        &self,
+        position: BatchPosition,
+        counts: &mut MessageCounts,
+    ) -> Result<Option<ThreadPatch>> {
+        let mut patch = ThreadPatch::default();
+        match (position, self.mark_state) {
+            (BatchPosition::Inner, MarkState::Unmarked | MarkState::Marked) => {
+                let mark = IncompleteImport {
+                    messages: self.messages_read,
+                    messages_total: counts.total(&self.session_key).await,
+                    ..self.mark.clone()
+                };
+                patch.metadata.insert(IncompleteImport::KEY.to_owned(), serde_json::to_value(mark)?);
+            }
+            (BatchPosition::Last, MarkState::Marked) => {
+                patch.remove_metadata.push(IncompleteImport::KEY.to_owned());
+            }
+            (BatchPosition::Last, MarkState::Unmarked) => return Ok(None),
+        }
+        Ok(Some(patch))
     }
 
     /// Returns how many entries of the batch are stored or skipped. On the way, finds out which stored
@@ -130,8 +193,9 @@ impl ConversationImport {
                 Some(index) => (index, None),
                 None if end == batch.len() => return Ok(end),
                 None => match append_decision(agent, known).await? {
-                    AppendDecision::Append(progress) => {
+                    AppendDecision::Append { progress, mark_state } => {
                         self.state = ConversationImportState::Appending(Some(progress));
+                        self.mark_state = mark_state;
                         return Ok(end);
                     }
                     AppendDecision::StoredFurther(known) => {
@@ -223,13 +287,14 @@ impl ConversationImport {
         Ok(agent.stored_agent().store.seq_of_event_key(known.thread_id, chain).await?.is_some())
     }
 
-    /// Appends events after the stored ones, if the stored progress is still `progress`. Without progress,
-    /// creates the thread in the same transaction.
+    /// Appends events after the stored ones and changes the thread's mark, if the stored progress is still `progress`.
+    /// Without progress, creates the thread in the same transaction.
     async fn append_events(
         &mut self,
         agent: &Agent,
         progress: Option<ImportProgress>,
         new_entries: Vec<KeyedEvent>,
+        mark: Option<ThreadPatch>,
     ) -> Result<AddedCounts> {
         let thread_id = self.thread_id;
         let source = ImportSource {
@@ -241,9 +306,18 @@ impl ConversationImport {
         };
         let events: Vec<NewEvent> = new_entries.into_iter().map(|keyed| keyed.event).collect();
         let is_new = progress.is_none();
+        let mark_state = match &mark {
+            Some(patch) if patch.metadata.is_empty() => MarkState::Unmarked,
+            Some(_) => MarkState::Marked,
+            None => self.mark_state,
+        };
         let mut writes = Vec::new();
         if is_new {
-            writes.push(Write::CreateThread(self.new_thread.clone()));
+            let mut thread = self.new_thread.clone();
+            thread.metadata.extend(mark.into_iter().flat_map(|patch| patch.metadata));
+            writes.push(Write::CreateThread(thread));
+        } else {
+            writes.extend(mark.map(|patch| Write::UpdateThread { thread_id, patch }));
         }
         match &agent.scratch_of {
             None => writes.push(Write::PutImport { source, expected: progress }),
@@ -259,6 +333,7 @@ impl ConversationImport {
                     entries: self.entries_read,
                     last_seq,
                 }));
+                self.mark_state = mark_state;
                 Ok(AddedCounts { events: committed.stored_events, is_new })
             }
             // Another process stored entries first, or the thread was continued or deleted. The conversation
@@ -296,7 +371,12 @@ async fn append_decision(agent: &Agent, known: &ImportSource) -> Result<AppendDe
             return Ok(AppendDecision::Diverged);
         }
     }
-    Ok(AppendDecision::Append(ImportProgress { entries: known.entries, last_seq: thread.last_seq }))
+    let progress = ImportProgress { entries: known.entries, last_seq: thread.last_seq };
+    let mark_state = match thread.incomplete_import() {
+        Some(_) => MarkState::Marked,
+        None => MarkState::Unmarked,
+    };
+    Ok(AppendDecision::Append { progress, mark_state })
 }
 
 /// Returns the metadata that records the source of a thread.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use protocol::NewEvent;
+use protocol::{Category, NewEvent};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -32,12 +32,36 @@ pub(super) struct KeyedEvent {
     pub(super) event: NewEvent,
 }
 
+impl KeyedEvent {
+    /// Returns true if the event is a message.
+    pub(super) fn is_message(&self) -> bool {
+        self.event.event_type.category() == Category::Message
+    }
+}
+
+/// The next entries of a conversation.
+pub(super) struct EntryBatch {
+    /// The entries; never empty.
+    pub(super) entries: Vec<KeyedEvent>,
+    /// The position of the entries in the conversation.
+    pub(super) position: BatchPosition,
+}
+
+/// The position of a batch in its conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BatchPosition {
+    /// Further entries follow.
+    Inner,
+    /// It ends the conversation.
+    Last,
+}
+
 /// A message from the reader to the importer.
 pub(super) enum ReaderEvent {
     /// A conversation begins.
     Begin(Box<ConversationInfo>),
-    /// The next entries of the conversation; never empty.
-    Batch(Vec<KeyedEvent>),
+    /// The next entries of the conversation.
+    Batch(EntryBatch),
     /// The conversation is complete. The info is updated with what the entries contained.
     End(Box<ConversationInfo>),
     /// A part of the file is damaged.
@@ -126,10 +150,13 @@ impl ReaderSink {
     }
 
     /// Sends the current batch, if it is not empty.
-    fn flush(&mut self) -> std::result::Result<(), SinkError> {
+    fn flush(&mut self, position: BatchPosition) -> std::result::Result<(), SinkError> {
         self.batch_bytes = 0;
-        let batch = std::mem::take(&mut self.batch);
-        if batch.is_empty() { Ok(()) } else { self.send_event(ReaderEvent::Batch(batch)) }
+        let entries = std::mem::take(&mut self.batch);
+        if entries.is_empty() {
+            return Ok(());
+        }
+        self.send_event(ReaderEvent::Batch(EntryBatch { entries, position }))
     }
 }
 
@@ -142,19 +169,20 @@ impl TranscriptSink for ReaderSink {
     }
 
     fn push_entry(&mut self, entry: TranscriptEntry) -> std::result::Result<(), SinkError> {
+        // A full batch is sent with the entry after it, so that the last batch of a conversation is known as such.
+        if self.batch.len() >= BATCH_EVENTS_MAX || self.batch_bytes >= BATCH_BYTES_MAX {
+            self.flush(BatchPosition::Inner)?;
+        }
         let chain = self.chain.push(&entry);
         let event = entry.into_event(self.format, self.fallback_time)?;
         self.fallback_time = event.created_at;
         self.batch_bytes += event.content.get().len();
         self.batch.push(KeyedEvent { event: event.with_key(chain.clone()), chain });
-        if self.batch.len() >= BATCH_EVENTS_MAX || self.batch_bytes >= BATCH_BYTES_MAX {
-            self.flush()?;
-        }
         Ok(())
     }
 
     fn end_conversation(&mut self, conversation: &ConversationInfo) -> std::result::Result<(), SinkError> {
-        self.flush()?;
+        self.flush(BatchPosition::Last)?;
         self.send_event(ReaderEvent::End(Box::new(conversation.clone())))
     }
 

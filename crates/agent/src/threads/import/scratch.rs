@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use futures::future::BoxFuture;
 use journal::{EventQuery, PAGE_ROWS_MAX, Transaction, Write};
-use protocol::{Event, EventType, NewEvent, Thread, ThreadId};
+use protocol::{Event, EventType, IncompleteImport, NewEvent, Thread, ThreadId};
 use runtime::FrameSender;
 use tokio_util::sync::CancellationToken;
 
@@ -63,7 +63,9 @@ pub(super) async fn copy_thread(stored: &Agent, scratch: &Agent, thread_id: Thre
     if scratch.store.thread(thread_id).await?.is_some() {
         return Ok(());
     }
-    let Some(thread) = stored.store.thread(thread_id).await? else { return Ok(()) };
+    let Some(mut thread) = stored.store.thread(thread_id).await? else { return Ok(()) };
+    // The session is read to its end after this.
+    thread.metadata.remove(IncompleteImport::KEY);
     let mut writes = vec![Write::CreateThread(Thread { parent_id: None, ..thread })];
     let mut after = 0;
     loop {

@@ -5,12 +5,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use journal::{ThreadPatch, Transaction, Write};
-use protocol::{Thread, ThreadId};
+use protocol::{IncompleteImport, Thread, ThreadId};
 use runtime::{Frame, RunScope};
+use tokio_util::sync::CancellationToken;
 use transcripts::{ConversationInfo, TranscriptSource};
 
 use super::background_index::start_indexing;
 use super::conversation_import::{ConversationImport, ConversationImportState, ConversationRetry};
+use super::incomplete;
+use super::message_counts::MessageCounts;
 use super::reader::{ReaderEvent, SourceReader};
 use super::{ImportReport, ImportedThread, SessionImportProblem};
 use crate::Result;
@@ -32,6 +35,15 @@ pub(super) struct AddedCounts {
     pub(super) is_new: bool,
 }
 
+/// The part of a session that its thread contains after a reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StoredPart {
+    /// All of it, as far as the file has it.
+    Whole,
+    /// More than the file has, which is an earlier copy of the session.
+    MoreThanFile,
+}
+
 /// The import of one source.
 pub(super) struct SourceImport<'a> {
     /// The agent whose journal stores the threads.
@@ -40,12 +52,16 @@ pub(super) struct SourceImport<'a> {
     source: Arc<TranscriptSource>,
     /// The counts of added events so far, by thread.
     added_by_thread: HashMap<ThreadId, AddedCounts>,
+    /// The number of messages of each conversation.
+    message_counts: MessageCounts,
 }
 
 impl<'a> SourceImport<'a> {
     /// Creates the import of a source. Reads nothing yet.
-    pub(super) fn new(agent: &'a Agent, source: TranscriptSource) -> Self {
-        Self { agent, source: Arc::new(source), added_by_thread: HashMap::new() }
+    pub(super) fn new(agent: &'a Agent, source: TranscriptSource, cancel: &CancellationToken) -> Self {
+        let source = Arc::new(source);
+        let message_counts = MessageCounts::new(Arc::clone(&source), cancel.clone());
+        Self { agent, source, added_by_thread: HashMap::new(), message_counts }
     }
 
     /// Imports all conversations of the source. Conversations that are not stored after [`PASSES_MAX`]
@@ -86,7 +102,7 @@ impl<'a> SourceImport<'a> {
                 }
                 ReaderEvent::Batch(batch) => {
                     if let Some(import) = import.as_mut() {
-                        let added = import.import_batch(self.agent, batch).await?;
+                        let added = import.import_batch(self.agent, batch, &mut self.message_counts).await?;
                         let total = self.added_by_thread.entry(import.thread_id).or_default();
                         total.events += added.events;
                         total.is_new |= added.is_new;
@@ -142,12 +158,17 @@ impl<'a> SourceImport<'a> {
         conversation: &ConversationInfo,
         report: &mut ImportReport,
     ) -> Result<Option<(String, ConversationRetry)>> {
-        match import.state {
+        let stored = match import.state {
             ConversationImportState::Retry(retry) => return Ok(Some((import.session_key, retry))),
             ConversationImportState::Appending(None) => return Ok(None),
-            ConversationImportState::Comparing(_) | ConversationImportState::Appending(Some(_)) => {}
-        }
-        let thread = self.name_thread(import.thread_id, conversation).await?;
+            ConversationImportState::Comparing(known) if known.entries > import.entries_read => {
+                StoredPart::MoreThanFile
+            }
+            ConversationImportState::Comparing(_) | ConversationImportState::Appending(Some(_)) => {
+                StoredPart::Whole
+            }
+        };
+        let thread = self.finish_thread(import.thread_id, conversation, stored).await?;
         let added = self.added_by_thread.get(&import.thread_id).copied().unwrap_or_default();
         report.threads.push(ImportedThread {
             thread_id: import.thread_id,
@@ -162,17 +183,34 @@ impl<'a> SourceImport<'a> {
         Ok(None)
     }
 
-    /// Gives the thread the title of the session, unless it has a name, and returns the thread.
-    async fn name_thread(&self, thread_id: ThreadId, conversation: &ConversationInfo) -> Result<Thread> {
+    /// Gives the thread the title of the session, unless it has a name, and removes the mark of an incomplete import if the
+    /// thread has the whole session. Returns the thread.
+    async fn finish_thread(
+        &self,
+        thread_id: ThreadId,
+        conversation: &ConversationInfo,
+        stored: StoredPart,
+    ) -> Result<Thread> {
         // A scratch journal has no copy of a thread to which nothing is added.
         let thread = match self.agent.store.thread(thread_id).await? {
             Some(thread) => thread,
             None => return self.agent.stored_agent().thread(thread_id).await,
         };
-        if thread.name.is_some() || conversation.title.is_none() {
+        let mut patch = ThreadPatch::default();
+        if thread.name.is_none() {
+            patch.name.clone_from(&conversation.title);
+        }
+        if stored == StoredPart::Whole {
+            if thread.incomplete_import().is_some() {
+                patch.remove_metadata.push(IncompleteImport::KEY.to_owned());
+            }
+            if self.agent.scratch_of.is_none() {
+                incomplete::name_whole_thread(self.agent, &thread).await?;
+            }
+        }
+        if patch == ThreadPatch::default() {
             return Ok(thread);
         }
-        let patch = ThreadPatch { name: conversation.title.clone(), ..ThreadPatch::default() };
         let writes = vec![Write::UpdateThread { thread_id, patch }];
         self.agent.store.commit(Transaction { fence: None, writes }).await?;
         self.agent.thread(thread_id).await
@@ -186,7 +224,7 @@ impl<'a> SourceImport<'a> {
 
 /// Returns the key of a conversation's session. Conversations of one file may have no better key than their
 /// beginning; those that begin alike are distinguished by their order.
-fn session_key(conversation: &ConversationInfo, counts: &mut HashMap<String, u64>) -> String {
+pub(super) fn session_key(conversation: &ConversationInfo, counts: &mut HashMap<String, u64>) -> String {
     let key = conversation.source_key();
     let count = counts.entry(key.clone()).or_default();
     *count += 1;

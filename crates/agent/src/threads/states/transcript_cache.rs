@@ -127,6 +127,14 @@ impl ThreadTranscript {
         self.messages_within(&self.branches.visible_at(self.end_seq()), seq)
     }
 
+    /// Returns the last seq of the current state, whose checkpoint was stored at `head_seq`. An import adds messages
+    /// without a checkpoint; the messages of a run get theirs from the run.
+    pub(super) fn end_of_current_state(&self, head_seq: Seq) -> Seq {
+        let later = self.visible_after(head_seq);
+        let messages = later.iter().filter(|message| !message.is_projected);
+        messages.take_while(|message| message.run_id.is_none()).last().map_or(head_seq, |last| last.seq)
+    }
+
     /// Returns the seq of the last event that was read.
     pub(super) fn end_seq(&self) -> Seq {
         self.end.map_or(0, |end| end.seq)

@@ -58,12 +58,41 @@ pub(crate) struct ThreadRow {
     pending_handoff_id: Option<HandoffId>,
     /// The format of the session it was imported from; `null` if the thread was created here.
     source: Option<String>,
+    /// The part of the session that is stored, if its import was interrupted; `null` if all of it is.
+    incomplete_import: Option<IncompleteImportShape>,
     /// When the thread was created.
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     /// When the thread last changed.
     #[schema(value_type = String, format = DateTime)]
     updated_at: Timestamp,
+}
+
+/// The part of an interrupted import that is stored. The next import of the session completes the thread.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct IncompleteImportShape {
+    /// Number of messages of the session that are stored.
+    messages: u64,
+    /// Number of messages of the session; `null` if they could not be counted.
+    messages_total: Option<u64>,
+    /// The thread that has the whole session, if this one was continued before the import was completed.
+    #[schema(value_type = Option<String>, format = Uuid)]
+    whole_thread_id: Option<ThreadId>,
+    /// The counts and how to complete the thread, as one line of text.
+    notice: String,
+}
+
+impl IncompleteImportShape {
+    /// Returns the shape of the thread's mark; `None` if it has none.
+    fn from_thread(thread: &Thread) -> Option<Self> {
+        let mark = thread.incomplete_import()?;
+        Some(Self {
+            messages: mark.messages,
+            messages_total: mark.messages_total,
+            whole_thread_id: mark.whole_thread_id,
+            notice: agent::incomplete_import_notice(thread)?,
+        })
+    }
 }
 
 /// A thread with its pending questions and its runs.
@@ -218,6 +247,7 @@ impl RowContext {
             handoff_id: origin_mark.map(|mark| mark.handoff_id),
             pending_handoff_id: self.pending.get(&thread.thread_id).copied(),
             source: source.map(str::to_owned),
+            incomplete_import: IncompleteImportShape::from_thread(thread),
             created_at: thread.created_at,
             updated_at: thread.updated_at,
         }

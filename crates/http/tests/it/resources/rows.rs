@@ -63,6 +63,26 @@ async fn h4_a_page_of_threads_has_their_titles_and_states() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_thread_with_the_beginning_of_an_imported_session_says_so() {
+    let server = ServerFixture::start_default().await;
+    let mut thread = Thread::blank(ThreadId::generate(), AssistantId::default(), jiff::Timestamp::now());
+    let mark = json!({"path": "/s.jsonl", "messages": 3, "messages_total": 9});
+    thread.metadata.insert(protocol::IncompleteImport::KEY.to_owned(), mark);
+    let path = format!("/api/threads/{}", thread.thread_id);
+    let writes = vec![Write::CreateThread(thread)];
+    server.agent.store().commit(Transaction { fence: None, writes }).await.unwrap();
+    let expected = json!({
+        "messages": 3, "messages_total": 9, "whole_thread_id": null,
+        "notice": "import incomplete: 3 of 9 messages; run `segue import /s.jsonl` again to complete it",
+    });
+    assert_eq!(server.get(&path).await.1["incomplete_import"], expected);
+    assert_eq!(server.get("/api/threads").await.1["threads"][0]["incomplete_import"], expected);
+    let other = server.create_thread_with_message(TestCaller::Local, "Hello.").await;
+    assert_eq!(server.get(&format!("/api/threads/{other}")).await.1["incomplete_import"], Value::Null);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn h4_the_threads_of_a_large_list_are_counted_up_to_a_limit_beyond_the_page() {
     const THREADS: u64 = 10_100;
     let server = ServerFixture::start_default().await;

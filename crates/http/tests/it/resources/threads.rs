@@ -30,7 +30,7 @@ async fn a_thread_is_created_once_with_the_clients_id() {
 async fn k4_clients_cannot_set_metadata_that_only_the_server_sets() {
     let server = ServerFixture::start_default().await;
     let forged = json!({"owner": "eve", "temporary": true, "source": "x", "handoff": {"pending": true},
-        "last_handoff": {}, "workspace": "/etc", "mine": true});
+        "last_handoff": {}, "workspace": "/etc", "incomplete_import": {"messages": 1}, "mine": true});
     let (_, thread) = server.post("/threads", &json!({"metadata": forged})).await;
     assert_eq!(thread["metadata"], json!({"mine": true}));
     let path = format!("/threads/{}", thread["thread_id"].as_str().unwrap());

@@ -47,6 +47,25 @@ fn a_configuration_becomes_a_program_an_address_or_an_error() {
     check(json!({"url": "ftp://h.example"}), "`url` must begin with http:// or https://");
     check(json!({"url": "not an address"}), "`url` is not a valid URL: invalid uri character");
     check(json!({"command": "npx", "enabled": false}), "Disabled");
+    check(json!({"url": "https://h.example", "sandbox": true}), "`sandbox` needs a `command`");
+    check(json!({"command": "npx", "network": true}), "`network` needs `sandbox = true`");
+}
+
+#[test]
+fn a_program_runs_in_the_sandbox_that_its_settings_ask_for() {
+    let check = |server: serde_json::Value, sandbox: Option<NetworkAccess>, target: &str| {
+        let consents = ProjectConsents::default();
+        let planned = plan_servers(&config(server), &ProjectServers::new(), &consents, &variable);
+        let ServerReadiness::Ready(definition) = &planned[0].readiness else { panic!("{planned:?}") };
+        assert_eq!((definition.sandbox, planned[0].target.as_str()), (sandbox, target));
+        planned[0].sha256.clone()
+    };
+    let without = check(json!({"command": "npx"}), None, "npx");
+    let off = json!({"command": "npx", "sandbox": true});
+    let off = check(off, Some(NetworkAccess::Off), "npx (in the sandbox)");
+    let on = json!({"command": "npx", "sandbox": true, "network": true});
+    let on = check(on, Some(NetworkAccess::On), "npx (in the sandbox, with network)");
+    assert!(without != off && off != on, "the cached tools of another sandbox are not used");
 }
 
 #[test]

@@ -39,6 +39,7 @@ pub(super) async fn show_thread_intro(
         style.bold(shorten(&title, screen.columns.saturating_sub(id.len() + 1))),
         style.dim(&id)
     ))?;
+    threads::warn_of_incomplete_import(context, thread);
     let proposals = carried_over_proposals(context, thread).await?;
     if proposals.is_empty() {
         return show_last_messages(context, thread.thread_id).await;

@@ -3,7 +3,7 @@
 
 use agent::{HandoffReview, ListedHandoff};
 use jiff::Timestamp;
-use protocol::{Handoff, HandoffId, HandoffStatus, Proposal, ThreadId};
+use protocol::{Handoff, HandoffId, HandoffStatus, Proposal, SHORT_ID_CHARS, ThreadId};
 use serde::Serialize;
 use terminal::{TableColumn, sanitize_line, shorten, summary, table, wrap};
 
@@ -11,10 +11,6 @@ use crate::cli::OutputFormat;
 use crate::commands::review::{self, FoldedLists};
 use crate::commands::{CommandContext, threads};
 use crate::exit::{CliFailure, ExitReason};
-
-/// The fewest characters of a handoff id that are shown. They contain the whole timestamp, so that a handoff that is
-/// not listed rarely has the same prefix.
-const ID_CHARS_MIN: usize = 13;
 
 /// An entry of `--list --json`.
 #[derive(Serialize)]
@@ -57,7 +53,7 @@ pub(super) async fn list_handoffs(context: &CommandContext) -> Result<(), CliFai
         return Ok(());
     }
     let mut rows: Vec<Vec<String>> = Vec::new();
-    let ids = threads::unique_prefixes(listed.iter().map(|entry| entry.handoff.handoff_id), ID_CHARS_MIN);
+    let ids = threads::unique_prefixes(listed.iter().map(|entry| entry.handoff.handoff_id), SHORT_ID_CHARS);
     for (entry, id) in listed.iter().zip(ids) {
         let handoff = &entry.handoff;
         let name = entry.title.as_deref().or(entry.thread_name.as_deref()).unwrap_or("(untitled)");

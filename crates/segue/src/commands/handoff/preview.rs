@@ -51,6 +51,7 @@ pub(super) async fn run(context: &CommandContext, args: &HandoffArgs) -> Command
         },
         HandoffSource::Session(path) => read_session(context, &path).await?,
     };
+    threads::warn_of_incomplete_import(context, &source.thread);
     let request = HandoffRequestOptions { preview_only: true, ..request_options(context, args, goal).await? };
     let mut typed = TypeAheadBuffer::default();
     let drafted =

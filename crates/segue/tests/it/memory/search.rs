@@ -31,7 +31,7 @@ fn m11_a_plain_question_finds_the_original_words_and_their_position() {
     assert!(head.contains(" #15 you 2026-11-20 10:14 · "), "{output:?}");
     // The suggested command shows the history around that position.
     let command = output.stderr.split('`').nth(1).unwrap();
-    assert_eq!(command, format!("segue history {} --around 15", &thread[..8]));
+    assert_eq!(command, format!("segue history {} --around 15", &thread[..13]));
     let words: Vec<&str> = command.split(' ').skip(1).collect();
     let page = sandbox.run(&words).stdout;
     let requested_entries: Vec<&str> = page.lines().filter(|line| line.contains("requested")).collect();

@@ -4,6 +4,7 @@
 mod attacks;
 mod launcher;
 mod outside;
+mod programs;
 mod work;
 
 use std::fs;

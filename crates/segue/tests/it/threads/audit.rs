@@ -59,7 +59,7 @@ fn s81_the_history_shows_names_handoffs_approvals_and_failed_runs() {
             "handoff_accepted",
             format!(
                 "Handoff accepted: the work continues in thread {} “{}”",
-                &child[..8],
+                &child[..13],
                 title.as_str().unwrap()
             ),
         ),

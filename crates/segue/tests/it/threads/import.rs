@@ -22,6 +22,37 @@ fn importing_again_adds_only_what_is_new() {
 }
 
 #[test]
+fn an_incomplete_import_is_marked_wherever_its_thread_is_shown_until_the_next_import() {
+    let sandbox = TestSandbox::new();
+    let path = sandbox.write_session();
+    sandbox.run(&["import", &path]);
+    let mark = format!(r#"{{"incomplete_import":{{"path":"{path}","messages":3,"messages_total":9}}}}"#);
+    sandbox.execute_sql(&format!("UPDATE threads SET metadata = '{mark}'"));
+    let notice = "import incomplete: 3 of 9 messages; run `segue import";
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let list = sandbox.run(&["threads", "list"]);
+    assert!(list.stdout.contains("[import incomplete] "), "{list:?}");
+    let shown = sandbox.run(&["threads", "show", "last"]);
+    assert!(words(&shown.stdout).contains(notice), "{shown:?}");
+    for args in [
+        &["history", "last"][..],
+        &["handoff", "last", "--preview"],
+        &["handoff", "last", "--preview", "--json"],
+        &["run", "-t", "last", "-p", "And now?"],
+    ] {
+        let output = sandbox.run(args);
+        assert!(words(&output.stderr).contains(notice), "{args:?}: {output:?}");
+    }
+    let history = sandbox.json(&["history", "last", "--json"]);
+    assert_eq!(history["incomplete_import"]["messages_total"], 9);
+    let again = sandbox.run(&["import", &path]);
+    assert!(again.stdout.contains("nothing new"), "{again:?}");
+    let list = sandbox.run(&["threads", "list"]);
+    assert!(!list.stdout.contains("import incomplete"), "{list:?}");
+    assert_eq!(sandbox.json(&["history", "last", "--json"]).get("incomplete_import"), None);
+}
+
+#[test]
 fn damaged_records_are_reported_by_file_and_line_and_the_others_are_imported() {
     let sandbox = TestSandbox::new();
     let mut lines: Vec<String> = sample_session().lines().map(str::to_owned).collect();

@@ -1,4 +1,4 @@
-//! The project's development commands: `cargo xtask test`, `ci`, `quick`, `soak`, `tidy`, `page`, `book`,
+//! The project's development commands: `cargo xtask test`, `ci`, `quick`, `soak`, `tidy`, `guarantees`, `page`, `book`,
 //! `upgrade-fixture`, `eval-handoff`, `eval-recall`, `eval-secrets`, `secret-rules`, `bench`, `pictures`,
 //! `simulate-scale` and `bench-gateway`.
 //!
@@ -36,6 +36,7 @@ cargo xtask COMMAND
   soak                  run the tests with the full counts, all of them on PostgreSQL, and those in the browser
                         repeatedly
   tidy                  check the house rules
+  guarantees            write the tests of each guarantee into docs/src/guarantees.md
   page                  check format, types, unit tests and build of the page
   book                  render the book in docs/ to target/book and check its links
   upgrade-fixture       write homes with this version, for the upgrade tests of later versions; once for each release
@@ -84,6 +85,7 @@ fn dispatch(root: &Path, args: &[String]) -> anyhow::Result<()> {
         ("soak", []) => ci::run_soak(root),
         ("page", []) => ci::page::check_page(root),
         ("tidy", []) => tidy::run_checks(root),
+        ("guarantees", []) => tidy::write_guarantees(root),
         ("book", []) => book::build_book(root),
         ("upgrade-fixture", []) => ci::upgrade_fixture().run(root),
         ("eval-handoff", _) => handoff_evaluation::run_evaluation(root, command_args),
@@ -99,8 +101,8 @@ fn dispatch(root: &Path, args: &[String]) -> anyhow::Result<()> {
             Ok(())
         }
         (
-            "test" | "ci" | "quick" | "soak" | "page" | "tidy" | "book" | "upgrade-fixture" | "pictures"
-            | "bench-gateway",
+            "test" | "ci" | "quick" | "soak" | "page" | "tidy" | "guarantees" | "book" | "upgrade-fixture"
+            | "pictures" | "bench-gateway",
             [extra, ..],
         ) => {
             bail!("`{name}` takes no argument, got `{extra}`")

@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: checks all files of the project against the house rules.
 //!
 //! Each rule is a pure function from files to findings, in a file of the folder `tidy/`. Tidy changes no file. It
-//! repeats no check of rustfmt, clippy or rustdoc.
+//! repeats no check of rustfmt, clippy or rustdoc. `cargo xtask guarantees` writes the lists of tests that a rule compares.
 
 mod code_size;
 mod crate_dependencies;
@@ -77,6 +77,7 @@ pub fn run_checks(root: &Path) -> anyhow::Result<()> {
         findings.extend(language::phrases::check_file(file));
     }
     findings.extend(folder_size::check(&files));
+    findings.extend(invariants::guarantees::check(&files, &sources));
     findings.extend(crate_dependencies::check_crates(&files)?);
     findings.extend(manifests::licences::check(&CargoMetadata::load(root)?.packages));
     findings.extend(manifests::rust_version::check(&files)?);
@@ -90,6 +91,19 @@ pub fn run_checks(root: &Path) -> anyhow::Result<()> {
         1 => bail!("1 finding"),
         count => bail!("{count} findings"),
     }
+}
+
+/// Writes the current lists of tests into the page that names the tests of each guarantee.
+///
+/// # Errors
+/// If a source has a syntax error, a guarantee has no test, or files cannot be read or written.
+pub fn write_guarantees(root: &Path) -> anyhow::Result<()> {
+    let files = project_files(root)?;
+    let (sources, findings) = parse_all(&files);
+    if let Some(finding) = findings.first() {
+        bail!("{finding}");
+    }
+    invariants::guarantees::write_page(root, &files, &sources)
 }
 
 /// Returns the text files that git tracks or would track, sorted by path. Files that are not UTF-8 are left out.

@@ -207,6 +207,9 @@ pub enum ScriptedFault {
     Empty,
     /// The content, then an event that reports the provider as overloaded.
     Overloaded,
+    /// The whole answer, with each of its final events sent twice. Some proxies repeat the events with the stop reason and
+    /// the usage.
+    RepeatedEnd,
 }
 
 impl Script {

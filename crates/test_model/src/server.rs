@@ -357,6 +357,10 @@ async fn play_reply(
             content.into_iter().chain([format.overloaded_event()]).collect(),
             StreamEnding::Complete,
         ),
+        Some(ScriptedFault::RepeatedEnd) => {
+            let twice = events.end.into_iter().flat_map(|event| [event.clone(), event]);
+            stream_response(reply, content.into_iter().chain(twice).collect(), StreamEnding::Complete)
+        }
         Some(ScriptedFault::Hang) => {
             let _guard = HangGuard(shared);
             std::future::pending().await

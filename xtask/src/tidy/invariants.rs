@@ -1,6 +1,8 @@
 //! Rules for invariants of ARCHITECTURE.md that the source shows: the runtime does not name features, stored events are
 //! not changed, failures are not distinguished by their text, and no parameter is a tuple. The direction of
-//! dependencies is checked in [`super::crate_dependencies`].
+//! dependencies is checked in [`super::crate_dependencies`], and the tests of the numbered guarantees in [`guarantees`].
+
+pub mod guarantees;
 
 use syn::visit::{self, Visit};
 

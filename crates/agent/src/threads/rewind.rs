@@ -4,6 +4,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use journal::{EventQuery, SupersededVisibility, Transaction, Write};
 use protocol::event::body::ThreadCreated;
+use protocol::event::metadata::EventMetadata;
 use protocol::{
     Category, CheckpointEntry, CheckpointId, CheckpointSource, Event, Message, NewEvent, ParentKind, Seq,
     Thread, ThreadId,
@@ -160,12 +161,14 @@ impl<'a> ThreadService<'a> {
     }
 }
 
-/// Returns a person's message as a target of a rewind; `None` for other events.
+/// Returns a person's message as a target of a rewind. Returns `None` for other events, and for text of an imported session that
+/// its harness wrote in the person's name or that a sub-agent received.
 fn user_prompt(event: &Event) -> Option<UserPrompt> {
+    let EventMetadata { side, injected, .. } = event.parsed_metadata();
     match event.message() {
-        Some(message @ Message::Human(_)) => {
+        Some(message @ Message::Human(_)) if !side && !injected => {
             Some(UserPrompt { seq: event.seq, created_at: event.created_at, text: message.text() })
         }
-        Some(Message::Ai(_) | Message::Tool(_)) | None => None,
+        Some(Message::Human(_) | Message::Ai(_) | Message::Tool(_)) | None => None,
     }
 }

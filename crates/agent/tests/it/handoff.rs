@@ -191,7 +191,7 @@ async fn m7_a_draft_by_a_model_has_the_names_in_use_that_it_does_not_contain() {
 }
 
 #[tokio::test]
-async fn m3_another_thread_never_sees_the_summary_of_a_pending_child() {
+async fn f3_m3_another_thread_never_sees_the_summary_of_a_pending_child() {
     let environment = TestEnvironment::new();
     let server = drafting_server();
     let (frames, cancel) = unwatched();

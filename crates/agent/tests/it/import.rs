@@ -89,6 +89,20 @@ async fn a_repeated_import_adds_only_new_entries() {
 }
 
 #[tokio::test]
+async fn a18_text_that_a_harness_wrote_in_the_users_name_is_never_listed_as_the_users() {
+    let environment = TestEnvironment::new();
+    let path = environment.write_session().with_extension("jsonl");
+    let reminder = "<system-reminder>Be brief.</system-reminder>";
+    std::fs::write(&path, claude_session(&[reminder, "one", "two", reminder])).unwrap();
+    let thread_id = import_report(&environment, &path).await.threads[0].thread_id;
+    assert_eq!(message_texts(&environment, thread_id).await, [reminder, "one", "two", reminder]);
+    let prompts = environment.agent().threads().prompts(thread_id, 10).await.unwrap();
+    let texts: Vec<&str> = prompts.iter().map(|prompt| prompt.text.as_str()).collect();
+    assert_eq!(texts, ["two", "one"]);
+    assert_eq!(threads(&environment).await[0].first_prompt.as_deref(), Some("one"));
+}
+
+#[tokio::test]
 async fn a_session_with_a_different_history_becomes_a_new_thread() {
     let environment = TestEnvironment::new();
     let path = environment.write_session().with_extension("jsonl");

@@ -99,6 +99,10 @@ async fn read_session_record(
     let query = EventQuery { superseded: SupersededVisibility::Shown, ..EventQuery::after(0, PAGE_ROWS_MAX) };
     let mut events = agent.store().events(thread, query).await.unwrap();
     assert!(events.len() < PAGE_ROWS_MAX, "one page holds the whole session");
+    for event in &events {
+        let category = event.kind().map(|kind| kind.category().as_str());
+        assert_eq!(category, Some(event.category.as_str()), "the catalog has {}", event.event_type);
+    }
     sort_by_call_order(&mut events);
     let mut files = Vec::new();
     for name in ["out/a.txt", "out/b.txt", "src.txt", "notes.txt"] {
@@ -132,7 +136,7 @@ fn sort_by_call_order(events: &mut [Event]) {
 }
 
 #[tokio::test]
-async fn b1_a_session_of_fifty_turns_leaves_the_same_journal_over_every_wire_format() {
+async fn a22_b1_a_session_of_fifty_turns_leaves_the_same_journal_over_every_wire_format() {
     let models = ["anthropic/claude-test", "openai/gpt-test", "openai-chat/llama-test", "gemini/gemini-test"];
     let mut records = futures::future::join_all(models.map(play_session)).await.into_iter();
     let expected = records.next().unwrap();

@@ -1,6 +1,7 @@
 //! Tests of turns through the agent: streaming, cancellation, failures and recovery.
 
 mod approval;
+mod journaling;
 mod lease;
 mod rewind;
 mod stream;

@@ -4,6 +4,8 @@ mod assistants;
 #[cfg(test)]
 pub mod facts;
 #[cfg(test)]
+mod feedback;
+#[cfg(test)]
 mod page;
 #[cfg(test)]
 mod pins;

@@ -2,6 +2,7 @@
 
 mod content;
 mod decisions;
+mod options;
 mod replicas;
 mod subagents;
 

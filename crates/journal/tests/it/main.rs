@@ -91,12 +91,14 @@ against_every_backend! {
         a6_times_are_read_with_nanosecond_precision
         a6_half_a_surrogate_pair_is_refused
         a7_a_repeated_key_stores_one_row
+        a7_concurrent_appends_of_one_key_store_one_row
         a8_a_failed_transaction_leaves_nothing
         a8_a_failing_transaction_affects_none_that_is_committed_with_it
         a8_a_failure_does_not_affect_other_transactions_of_the_batch
         a9_pages_honour_their_bounds
         a10_other_categories_do_not_count_against_the_page_limit
         a10_many_hidden_rows_do_not_hide_visible_rows
+        a15_an_answer_that_is_committed_twice_is_one_message_and_is_counted_once
         b15_reading_writes_nothing;
     threads:
         h1_prefixes_resolve
@@ -111,7 +113,7 @@ against_every_backend! {
         h4_a_list_can_be_sorted_by_the_displayed_columns
         k1_listing_threads_requires_an_owner_scope
         threads_of_sub_agents_are_listed_on_request
-        counters_follow_the_messages
+        a15_a18_counters_follow_the_messages
         a_first_prompt_is_cut_between_graphemes
         h3_deletion_removes_what_belongs_to_the_thread
         a26_a_deleted_thread_accepts_no_event
@@ -195,7 +197,7 @@ against_every_backend! {
         d4_only_a_run_of_the_thread_takes_feedback
         d5_feedback_is_returned_only_for_the_requested_runs
         d8_feedback_is_deleted_with_its_thread_and_only_then
-        a_trace_is_every_event_of_its_run_and_no_other
+        a5_a_trace_is_every_event_of_its_run_and_no_other
         b17_a_run_is_traced_in_its_own_thread_only
         a_run_without_events_has_an_empty_trace;
     transcript_copy:

@@ -48,7 +48,7 @@ fn message_event(event_type: EventType, content: &serde_json::Value) -> NewEvent
 }
 
 #[tokio::test]
-async fn the_view_has_the_messages_of_users_and_models() {
+async fn a18_the_view_has_the_messages_of_users_and_models() {
     let TurnLogFixture { path, store, _folder } = fixture();
     let reviewer = Thread { assistant_id: "reviewer".parse().unwrap(), ..thread() };
     let (one, two, deleted) = (create(&store).await, reviewer.thread_id, create(&store).await);

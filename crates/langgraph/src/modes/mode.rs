@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s22_8_unknown_modes_are_ignored_if_one_mode_is_known() {
+    fn i8_s22_8_unknown_modes_are_ignored_if_one_mode_is_known() {
         let parse = |names: &[&str]| StreamModes::from_names(names.iter().copied());
         assert_eq!(parse(&[]), Ok(StreamModes::NONE.with(StreamMode::Values)));
         assert_eq!(parse(&["values", "tools"]), parse(&["values"]));

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_of_real_clients_are_accepted() {
+    fn i8_bodies_of_real_clients_are_accepted() {
         let (request, modes) = parse_body(&json!({
             "assistant_id": "agent", "input": null, "command": {"resume": {"decisions": []}, "goto": null},
             "stream_mode": ["values", "messages-tuple", "custom", "tools"], "stream_resumable": true,
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_fields_are_refused_and_named_in_the_error() {
+    fn i8_invalid_fields_are_refused_and_named_in_the_error() {
         assert_refused(&json!({}), 422, "assistant_id");
         assert_refused(&json!({"assistant_id": 1}), 422, "assistant_id");
         assert_refused(&json!({"assistant_id": "a", "stream_mode": "nope"}), 422, "messages-tuple");

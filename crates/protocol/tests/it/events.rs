@@ -122,12 +122,12 @@ fn check_type(event_type: EventType) {
 }
 
 #[test]
-fn a23_every_event_body_parses_all_stored_forms_and_writes_the_current_form() {
+fn a22_a23_every_event_body_parses_all_stored_forms_and_writes_the_current_form() {
     EventType::ALL.iter().for_each(|event_type| check_type(*event_type));
 }
 
 #[test]
-fn a23_every_event_type_has_exactly_one_golden_file() {
+fn a22_a23_every_event_type_has_exactly_one_golden_file() {
     let files = std::fs::read_dir(folder()).unwrap();
     let names: BTreeSet<String> =
         files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();

@@ -85,7 +85,7 @@ async fn j2_the_result_of_an_unrepeatable_call_is_durable_while_other_calls_stil
 }
 
 #[tokio::test]
-async fn a_panicking_or_unknown_tool_gives_the_model_an_error_text() {
+async fn a16_a_panicking_or_unknown_tool_gives_the_model_an_error_text() {
     let panics = |_: Value, _: ToolContext| async move { unreachable!("a defect of the tool") };
     let calls = ScriptedReply::call("c1", "breaks", json!({})).with_call("c2", "nothing", json!({}));
     let script = Script::new([calls, ScriptedReply::text("Done.")]);

@@ -157,7 +157,7 @@ async fn i5_a_stop_request_before_a_crash_also_stops_the_sub_agent() {
 }
 
 #[tokio::test]
-async fn i9_readers_of_the_thread_see_the_runs_of_exclusive_work() {
+async fn i1_readers_of_the_thread_see_the_runs_of_exclusive_work() {
     let server = ScriptedServer::start(Script::new([ScriptedReply::text("fine").with_repeat()])).unwrap();
     let (fixture, thread) = (SchedulerFixture::new(), ThreadId::generate());
     let scheduler = fixture.scheduler_with_model(&server);

@@ -96,7 +96,7 @@ pub fn reopen_scheduler(fixture: &SchedulerFixture) -> Arc<Scheduler> {
 }
 
 #[tokio::test]
-async fn j10_the_webhook_of_a_run_is_delivered_once_whatever_its_status() {
+async fn the_webhook_of_a_run_is_delivered_once_whatever_its_status() {
     let failing = ScriptedReply::status(400, "{}").when_body_contains("fail");
     let script = Script::new([failing, ScriptedReply::text("done").with_repeat()]);
     let server = ScriptedServer::start(script).unwrap();
@@ -120,7 +120,7 @@ async fn j10_the_webhook_of_a_run_is_delivered_once_whatever_its_status() {
 }
 
 #[tokio::test]
-async fn j10_the_webhook_of_a_cancelled_run_is_delivered_whether_the_run_had_started_or_not() {
+async fn the_webhook_of_a_cancelled_run_is_delivered_whether_the_run_had_started_or_not() {
     let (fixture, server, mut receiver) =
         (SchedulerFixture::new(), gated_model("slow"), WebhookServer::start().await);
     let (scheduler, thread) = (open_scheduler(&fixture, &server), ThreadId::generate());
@@ -144,7 +144,7 @@ async fn j10_the_webhook_of_a_cancelled_run_is_delivered_whether_the_run_had_sta
 }
 
 #[tokio::test]
-async fn j10_a_webhook_that_could_not_be_delivered_is_delivered_by_the_next_process() {
+async fn a_webhook_that_could_not_be_delivered_is_delivered_by_the_next_process() {
     let (fixture, server, mut receiver) =
         (SchedulerFixture::new(), answering_model("yes"), WebhookServer::start().await);
     let scheduler = open_scheduler(&fixture, &server);
@@ -166,7 +166,7 @@ async fn j10_a_webhook_that_could_not_be_delivered_is_delivered_by_the_next_proc
 }
 
 #[tokio::test]
-async fn j10_webhooks_of_runs_that_ended_before_webhooks_were_enabled_are_delivered() {
+async fn webhooks_of_runs_that_ended_before_webhooks_were_enabled_are_delivered() {
     let (fixture, server, mut receiver) =
         (SchedulerFixture::new(), answering_model("yes"), WebhookServer::start().await);
     fixture.configure(&server);
@@ -184,7 +184,7 @@ async fn j10_webhooks_of_runs_that_ended_before_webhooks_were_enabled_are_delive
 }
 
 #[tokio::test]
-async fn j10_targets_that_never_respond_do_not_delay_other_owners() {
+async fn targets_that_never_respond_do_not_delay_other_owners() {
     let (fixture, server, mut receiver) =
         (SchedulerFixture::new(), answering_model("yes"), WebhookServer::start().await);
     let scheduler = open_scheduler(&fixture, &server);
@@ -205,7 +205,7 @@ async fn j10_targets_that_never_respond_do_not_delay_other_owners() {
 }
 
 #[tokio::test]
-async fn j10_a_temporary_thread_is_kept_until_its_webhook_is_delivered() {
+async fn a_temporary_thread_is_kept_until_its_webhook_is_delivered() {
     let (fixture, server, mut receiver) =
         (SchedulerFixture::new(), answering_model("yes"), WebhookServer::start().await);
     fixture.configure(&server);

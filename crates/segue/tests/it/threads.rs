@@ -66,6 +66,34 @@ fn h6_a_tree_shows_the_child_under_its_parent() {
 }
 
 #[test]
+fn h6_a_tree_is_the_same_from_each_of_its_threads_and_tells_a_handoff_from_a_fork() {
+    let sandbox = sandbox_with_two_threads();
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let threads = sandbox.threads();
+    let child = threads.iter().find(|thread| thread["parent_kind"] == "handoff").unwrap();
+    let (child, parent) = (text(&child["thread_id"]), text(&child["parent_id"]));
+    let fork = text(&sandbox.json(&["threads", "fork", &parent, "--json"])["thread_id"]);
+    let unrelated = sandbox.write_file("other.json", r#"[{"role":"user","content":"Something else."}]"#);
+    assert_eq!(sandbox.run(&["import", &unrelated]).code, 0);
+    for thread in [&parent, &child, &fork] {
+        let tree = sandbox.json(&["threads", "tree", thread, "--json"]);
+        let nodes = tree.as_array().unwrap();
+        assert!(nodes.len() == 1 && nodes[0]["thread"]["thread_id"] == parent.as_str(), "{tree}");
+        let children = nodes[0]["children"].as_array().unwrap();
+        let mut found: Vec<(String, String)> = children
+            .iter()
+            .map(|node| (text(&node["thread"]["parent_kind"]), text(&node["thread"]["thread_id"])))
+            .collect();
+        found.sort();
+        let expected = [("fork".to_owned(), fork.clone()), ("handoff".to_owned(), child.clone())];
+        assert_eq!(found, expected, "{tree}");
+    }
+    let shown = sandbox.run(&["threads", "tree", &child]).stdout;
+    assert!(shown.lines().count() == 3 && shown.matches(" (fork)").count() == 1, "{shown}");
+    assert_eq!(sandbox.json(&["threads", "tree", "--json"]).as_array().unwrap().len(), 2);
+}
+
+#[test]
 fn rename_and_fork_change_and_copy_a_thread() {
     let sandbox = TestSandbox::new();
     sandbox.run(&["import", &sandbox.write_session()]);

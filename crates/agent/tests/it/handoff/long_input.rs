@@ -5,7 +5,9 @@ use agent::{
     Agent, ApprovalPolicy, CancellationToken, Error, Frame, FrameSender, HandoffError, HandoffRequestOptions,
     PendingHandoff,
 };
-use protocol::{Event, EventType, ThreadId};
+use journal::{EventQuery, PAGE_ROWS_MAX};
+use protocol::event::body::{ModelCallPurpose, ModelCalled};
+use protocol::{Category, Event, EventType, ThreadId};
 use serde_json::{Value, json};
 use test_model::{Gate, GatePosition, Script, ScriptedReply, ScriptedServer};
 
@@ -106,6 +108,34 @@ async fn each_part_of_a_long_conversation_is_summarized_once_before_the_draft() 
             .iter()
             .all(|event| event.content_value()["trace"]["name"] == "generate_handoff_summary_iter_0")
     );
+}
+
+#[tokio::test]
+async fn a19_calls_for_parts_and_drafts_are_trace_events_with_their_tokens_and_no_messages() {
+    let (environment, server) = (TestEnvironment::new(), server_with([]));
+    let (agent, thread) = long_thread(&environment, &server).await;
+    let message_rows = async || {
+        let query = EventQuery { categories: vec![Category::Message], ..EventQuery::after(0, PAGE_ROWS_MAX) };
+        agent.store().events(thread, query).await.unwrap()
+    };
+    let before = message_rows().await;
+    request(&agent, thread).await;
+    let (mut purposes, mut tokens) = (Vec::new(), 0);
+    for event in agent.threads().events(thread).await.unwrap() {
+        let Ok(called) = event.body::<ModelCalled>() else { continue };
+        assert_eq!(event.category, Category::Trace.as_str());
+        assert!(event.run_id.is_some(), "the call belongs to the run that needed it");
+        tokens += called.usage.unwrap().total_tokens();
+        purposes.push(called.purpose);
+    }
+    let count = |purpose: ModelCallPurpose| purposes.iter().filter(|called| **called == purpose).count();
+    let parts = part_requests(&server).len();
+    assert_eq!(
+        (count(ModelCallPurpose::HandoffPart), count(ModelCallPurpose::HandoffSummary), purposes.len()),
+        (parts, 1, parts + 1)
+    );
+    assert_eq!(tokens, 15 * server.call_count() as u64);
+    assert_eq!(message_rows().await, before, "no page of messages has another row");
 }
 
 #[tokio::test]

@@ -3,11 +3,13 @@
 
 use agent::{Agent, Error, HandoffError, HandoffRequestOptions, PendingHandoff};
 use journal::{Transaction, Write};
-use protocol::{CheckpointId, FailureKind, HandoffStatus, RunStatus, ThreadId};
+use protocol::{CheckpointId, FailureKind, HandoffMark, HandoffStatus, RunStatus, ThreadId};
 use serde_json::{Map, Value, json};
 
-use super::{accept_handoff, pending_handoff};
-use crate::environment::{TestEnvironment, approval, decisions, drafting_server, unwatched};
+use super::{accept_handoff, injected_summary, pending_handoff};
+use crate::environment::{
+    TestEnvironment, answering_server, approval, decisions, drafting_server, unwatched,
+};
 
 /// A checkpoint of an earlier version, which stored each part of a handoff in its own channel.
 const OLD_CHECKPOINT: &str = include_str!(concat!(
@@ -191,7 +193,85 @@ async fn g14_the_first_turn_ends_the_cleanup_and_the_parent_keeps_its_last_hando
         agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
     }
     let parent = thread(pending.handoff.parent_thread_id).await;
-    let last = &parent.metadata[protocol::HandoffMark::LAST_KEY];
+    let last = &parent.metadata[HandoffMark::LAST_KEY];
     assert_eq!(last["handoff_id"], pending.handoff.handoff_id.to_string());
     assert_eq!(last["child_thread_id"], child.to_string());
+}
+
+/// Requests a handoff of the thread for `goal`, accepts it, and returns the pending handoff and the child.
+async fn hand_off(agent: &Agent, thread: ThreadId, goal: &str) -> (PendingHandoff, ThreadId) {
+    let (frames, cancel) = unwatched();
+    let options = HandoffRequestOptions { goal: Some(goal.to_owned()), ..HandoffRequestOptions::default() };
+    let pending = agent.handoffs().request(thread, options, &frames, &cancel).await.unwrap();
+    let child = accept_handoff(agent, &pending).await;
+    (pending, child)
+}
+
+#[tokio::test]
+async fn g10_deleting_a_pending_child_restores_the_block_before_it_and_leaves_the_other_threads_alone() {
+    let environment = TestEnvironment::new();
+    let (frames, cancel) = unwatched();
+    let (agent, first) = pending_handoff(environment.agent(), &environment).await;
+    let child = accept_handoff(&agent, &first).await;
+    let block = || memory::managed_block::block_content(environment.read_agent_md().as_bytes()).unwrap();
+    let thread = async |id| agent.threads().get(id).await.unwrap().unwrap();
+    let first_block = block();
+    assert_eq!(first_block, first.proposal.package_md.trim());
+    let before = [thread(first.handoff.parent_thread_id).await.metadata, thread(child).await.metadata];
+
+    // A handoff of an unrelated thread.
+    let path = environment.write_session_about("billing");
+    let report = agent.threads().import(&[path], &frames, &cancel).await.unwrap();
+    let other_parent = report.threads[0].thread_id;
+    let own_metadata = async || {
+        let mut metadata = thread(other_parent).await.metadata;
+        metadata.retain(|key, _| ![HandoffMark::KEY, HandoffMark::LAST_KEY].contains(&key.as_str()));
+        metadata
+    };
+    let other_before = own_metadata().await;
+    let (second, other_child) = hand_off(&agent, other_parent, "Bill by the minute").await;
+    assert_eq!(block(), second.proposal.package_md.trim(), "the block shows the newest pending summary");
+    agent.threads().delete(other_child).await.unwrap();
+    assert_eq!(block(), first_block);
+    assert_eq!(own_metadata().await, other_before);
+    assert_eq!([thread(first.handoff.parent_thread_id).await.metadata, thread(child).await.metadata], before);
+
+    // A handoff of the child itself, which still waits for its own first turn.
+    let mark = thread(child).await.handoff_mark();
+    let (third, grandchild) = hand_off(&agent, child, "Ship the importer").await;
+    assert_eq!(block(), third.proposal.package_md.trim());
+    agent.threads().delete(grandchild).await.unwrap();
+    assert_eq!(block(), first_block);
+    assert_eq!(thread(child).await.handoff_mark(), mark, "the child still waits for its first turn");
+    assert!(mark.is_some_and(|mark| mark.pending));
+    agent.threads().delete(child).await.unwrap();
+    assert_eq!(block(), memory::managed_block::PLACEHOLDER);
+}
+
+#[tokio::test]
+async fn f3_two_children_that_wait_for_their_first_turn_get_their_own_summaries_in_any_order() {
+    let environment = TestEnvironment::new();
+    let server = answering_server("Going on.");
+    let (frames, cancel) = unwatched();
+    let (agent, older) = pending_handoff(environment.agent_with(&server), &environment).await;
+    let older_child = accept_handoff(&agent, &older).await;
+    let path = environment.write_session_about("billing");
+    let report = agent.threads().import(&[path], &frames, &cancel).await.unwrap();
+    let (newer, newer_child) = hand_off(&agent, report.threads[0].thread_id, "Bill by the minute").await;
+    assert_ne!(older.proposal.summary_sha256, newer.proposal.summary_sha256);
+    let placeholder = memory::managed_block::PLACEHOLDER;
+    // The older child has its first turn while the block shows the summary of the newer one.
+    for (child, own, block_after) in
+        [(older_child, &older, newer.proposal.package_md.trim()), (newer_child, &newer, placeholder)]
+    {
+        agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
+        let sent = injected_summary(&server.requests().last().unwrap().body);
+        assert_eq!(protocol::sha256_hex(&sent), own.proposal.summary_sha256);
+        let block = memory::managed_block::block_content(environment.read_agent_md().as_bytes()).unwrap();
+        assert_eq!(block, block_after);
+        assert_eq!(
+            agent.handoffs().get(own.handoff.handoff_id).await.unwrap().status,
+            HandoffStatus::Cleaned
+        );
+    }
 }

@@ -18,7 +18,7 @@ fn ids(messages: &[Message]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a13_a_clients_message_is_journaled_once_with_its_id() {
+async fn a13_a14_a_clients_message_is_journaled_once_with_its_id() {
     let fixture = RequestFixture::new([ScriptedReply::status(401, "{}"), done_reply()]).await;
     let input = json!({"messages": [
         {"type": "human", "id": "m1", "content": "One."},
@@ -66,7 +66,7 @@ async fn a_changed_message_replaces_the_one_with_its_id() {
 }
 
 #[tokio::test]
-async fn a_client_that_sends_the_whole_transcript_adds_only_what_is_new() {
+async fn a14_a_client_that_sends_the_whole_transcript_adds_only_what_is_new() {
     let fixture = RequestFixture::new([write_call("c1", "a"), done_reply()]).await;
     let approval = json!({"command": {"resume": super::approve()}});
     fixture.say("Write.").await;
@@ -215,7 +215,7 @@ async fn b16_an_image_is_stored_as_an_artifact_and_sent_to_the_model() {
 }
 
 #[tokio::test]
-async fn a_run_without_input_resumes_a_stopped_run() {
+async fn a14_a_run_without_input_resumes_a_stopped_run() {
     let fixture =
         RequestFixture::new([ScriptedReply::text("Let me").with_fault(ScriptedFault::Stall), done_reply()])
             .await;

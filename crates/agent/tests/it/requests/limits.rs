@@ -1,10 +1,12 @@
 //! Tests of the limits of a run request: breakpoints and the maximum number of steps.
 
-use protocol::{RunStatus, ThreadStatus};
+use agent::ApprovalPolicy;
+use protocol::{RunId, RunStatus, ThreadStatus};
 use serde_json::json;
-use test_model::ScriptedReply;
+use test_model::{ScriptedFault, ScriptedReply};
 
-use super::{RequestFixture, assert_fault, done_reply, user_request};
+use super::{RequestFixture, approve, assert_fault, done_reply, run, user_request, write_call};
+use crate::environment::unwatched;
 
 /// Sets a field of a request.
 fn with_field(mut request: serde_json::Value, key: &str, value: serde_json::Value) -> serde_json::Value {
@@ -148,4 +150,49 @@ async fn k4_a_large_request_that_cannot_start_is_stored_without_its_messages_and
         let pending_webhook = fixture.agent.runs().pending_webhook(run_id).await.unwrap().unwrap();
         assert_eq!(pending_webhook.url, "https://example.org/hook?key=k");
     }
+}
+
+#[tokio::test]
+async fn h7_a_run_that_another_process_resumes_keeps_its_breakpoints_and_its_step_limit() {
+    for (key, value, status) in [
+        ("interrupt_before", json!(["tools"]), RunStatus::Interrupted),
+        ("config", json!({"recursion_limit": 3}), RunStatus::Timeout),
+    ] {
+        let look = ScriptedReply::call("c1", "ls", json!({"path": "."}));
+        let fixture =
+            RequestFixture::new([ScriptedReply::fault(ScriptedFault::Hang), look, done_reply()]).await;
+        let RequestFixture { environment, server, agent, thread } = fixture;
+        let run_request = super::request(with_field(user_request("Look."), key, value));
+        let (frames, cancel) = unwatched();
+        let started = agent.runs().begin(RunId::generate(), thread, &run_request, &frames).await.unwrap();
+        tokio::select! {
+            // The run is dropped during its first model call, as when its process exits.
+            end = agent.runs().drive_started(started, &frames, &cancel) => panic!("{key}: {end:?}"),
+            () = server.wait_for_calls(1) => {}
+        }
+        drop(agent);
+        let second = environment.agent_with_policy(&server, ("", ApprovalPolicy::Ask));
+        let end = second.runs().recover(thread, &frames, &cancel).await.unwrap().unwrap();
+        assert_eq!(end.status, status, "{key}: {end:?}");
+        assert_eq!(server.call_count(), 2, "{key}: the run stops before the result of its tool call is sent");
+    }
+}
+
+#[tokio::test]
+async fn h7_another_process_has_the_context_the_folder_and_the_question_of_a_thread() {
+    let fixture = RequestFixture::new([write_call("c1", "a"), done_reply()]).await;
+    fixture.say("Write.").await;
+    let RequestFixture { environment, server, agent, thread } = fixture;
+    let context = agent.threads().context_report(thread).await.unwrap();
+    let pending = agent.runs().pending_interrupts(thread).await.unwrap();
+    assert!(context.tokens > 0 && context.message_count >= 2, "{context:?}");
+    assert_eq!(pending.len(), 1, "{pending:?}");
+    drop(agent);
+    let second = environment.agent_with_policy(&server, ("", ApprovalPolicy::Ask));
+    let again = second.threads().context_report(thread).await.unwrap();
+    assert_eq!((again.tokens, again.message_count), (context.tokens, context.message_count));
+    assert_eq!(second.runs().pending_interrupts(thread).await.unwrap(), pending);
+    let end = run(&second, thread, json!({"command": {"resume": approve()}})).await;
+    assert_eq!(end.status, RunStatus::Success, "{end:?}");
+    assert_eq!(environment.read_file("a"), "a", "the call was made in the folder of the question");
 }

@@ -1,4 +1,4 @@
-//! Tests of the cost of a turn: the statements of a turn read as many rows in a long thread as in a short one.
+//! Tests of the cost of a turn and of a page of history: their statements read as many rows in a long thread as in a short one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,12 +11,14 @@ use serde_json::{Map, json};
 
 use super::*;
 use crate::tables::count_machine_steps;
-use crate::{EventQuery, FencingToken, RunPatch, Store, ThreadPatch, Write};
+use crate::{EventQuery, FencingToken, HistoryQuery, RunPatch, Store, ThreadPatch, Write, history_page};
 
 /// Owner of the leases.
 const OWNER: &str = "test";
 /// Messages in the short and in the long thread.
 const LENGTHS: [usize; 2] = [500, 5_000];
+/// Entries of the pages whose cost is measured.
+const PAGE_ENTRIES: usize = 50;
 
 /// A thread in memory, of which the steps of SQLite's virtual machine are counted.
 struct CountedThread {
@@ -149,4 +151,31 @@ async fn b7_a_turn_reads_as_many_rows_in_a_long_thread_as_in_a_short_one() {
     }
     // The number of steps of an insertion depends slightly on the rows beside it, not on the number of rows.
     assert!(costs[1] <= costs[0] * 21 / 20, "{costs:?}");
+}
+
+#[tokio::test]
+async fn b7_a_page_of_history_reads_as_many_rows_in_a_long_thread_as_in_a_short_one() {
+    let mut costs = Vec::new();
+    for length in LENGTHS {
+        let thread = CountedThread::with_messages(length).await;
+        let middle = Some(length as u64 / 2);
+        let newest = HistoryQuery { limit: PAGE_ENTRIES, ..HistoryQuery::default() };
+        let queries = [
+            HistoryQuery { before_seq: middle, ..newest.clone() },
+            HistoryQuery { after_seq: middle, ..newest.clone() },
+            HistoryQuery { after_seq: Some(0), ..newest.clone() },
+            newest,
+        ];
+        let mut steps = Vec::new();
+        for query in &queries {
+            let before = thread.steps.load(Ordering::Relaxed);
+            let page = history_page(&thread.store, thread.thread_id, query).await.unwrap();
+            assert_eq!(page.entries.len(), PAGE_ENTRIES);
+            steps.push(thread.steps.load(Ordering::Relaxed) - before);
+        }
+        costs.push(steps);
+    }
+    for (short, long) in costs[0].iter().zip(&costs[1]) {
+        assert!(*short > 0 && *long <= short * 21 / 20, "{costs:?}");
+    }
 }

@@ -120,7 +120,7 @@ pub async fn d8_feedback_is_deleted_with_its_thread_and_only_then(store: SharedS
     assert_eq!(store.health(HealthCheckDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
 }
 
-pub async fn a_trace_is_every_event_of_its_run_and_no_other(store: SharedStore) {
+pub async fn a5_a_trace_is_every_event_of_its_run_and_no_other(store: SharedStore) {
     let thread_id = create(&*store).await;
     append(&*store, thread_id, vec![human("imported"), trace_event(0)]).await.unwrap();
     let events = vec![human("go"), tool_calls(&["a"]), tool_result("a", "A"), trace_event(1), ai("done")];

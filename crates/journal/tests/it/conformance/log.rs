@@ -8,7 +8,10 @@ use protocol::{Category, NewEvent, RunId, ThreadId};
 use serde_json::value::RawValue;
 
 use super::SharedStore;
-use super::fixtures::{all_events, append, at, commit, create, human, search_for, seqs, thread, trace_event};
+use super::fixtures::{
+    ai, all_events, all_history, append, at, commit, complete_run, create, create_run, human, search_for,
+    seqs, thread, trace_event,
+};
 
 pub async fn a1_seqs_of_concurrent_writers_have_no_gap(store: SharedStore) {
     const WRITERS: u64 = 50;
@@ -65,6 +68,16 @@ pub async fn a5_events_of_several_runs_keep_their_run(store: SharedStore) {
     assert_eq!(stored.iter().map(|event| event.run_id).collect::<Vec<_>>(), runs);
     assert_eq!(stored.iter().map(|event| event.event_id).collect::<Vec<_>>(), ids);
     assert!(stored.iter().all(|event| event.created_at == at(1) && event.thread_id == thread_id));
+    // One batch of two runs and of none, interleaved.
+    let one = complete_run(&*store, thread_id, Vec::new()).await.run_id;
+    let two = complete_run(&*store, thread_id, Vec::new()).await.run_id;
+    let batch = [Some(one), None, Some(two), Some(one), Some(two), None];
+    let batch = batch.map(|run_id| NewEvent { run_id, ..trace_event(0) });
+    assert_eq!(append(&*store, thread_id, batch.to_vec()).await.unwrap(), [4, 5, 6, 7, 8, 9]);
+    for (run_id, expected) in [(one, [4, 7]), (two, [6, 8])] {
+        let trace = store.run_events(thread_id, run_id, 0, 10).await.unwrap();
+        assert_eq!(seqs(&trace), expected);
+    }
 }
 
 pub async fn a6_content_is_read_byte_for_byte(store: SharedStore) {
@@ -140,6 +153,47 @@ pub async fn a7_a_repeated_key_stores_one_row(store: SharedStore) {
     assert_eq!(store.seq_of_event_key(thread_id, "b").await.unwrap(), Some(3));
     assert_eq!(store.seq_of_event_key(other, "b").await.unwrap(), None);
     assert_eq!(store.seq_of_event_key(ThreadId::generate(), "a").await.unwrap(), None);
+}
+
+pub async fn a7_concurrent_appends_of_one_key_store_one_row(store: SharedStore) {
+    const WRITERS: u64 = 16;
+    let (thread_id, run_id) = (create(&*store).await, RunId::generate());
+    let mut tasks = Vec::new();
+    for writer in 0..WRITERS {
+        let store = Arc::clone(&store);
+        tasks.push(tokio::spawn(async move {
+            let keyed = trace_event(writer).with_run(run_id).with_key("once");
+            append(&*store, thread_id, vec![keyed, trace_event(WRITERS + writer)]).await.unwrap()
+        }));
+    }
+    let mut assigned = Vec::new();
+    for task in tasks {
+        assigned.push(task.await.unwrap());
+    }
+    let first = assigned[0][0];
+    assert!(assigned.iter().all(|seqs| seqs[0] == first), "every writer gets the first seq: {assigned:?}");
+    let stored = all_events(&*store, thread_id, &[]).await;
+    let numbers = |event: &protocol::Event| event.content_value()["number"].as_u64().unwrap();
+    assert_eq!(stored.iter().filter(|event| numbers(event) < WRITERS).count(), 1);
+    assert_eq!(seqs(&stored), (1..=WRITERS + 1).collect::<Vec<_>>(), "a repetition uses up no seq");
+    assert_eq!(store.seq_of_event_key(thread_id, "once").await.unwrap(), Some(first));
+}
+
+pub async fn a15_an_answer_that_is_committed_twice_is_one_message_and_is_counted_once(store: SharedStore) {
+    let run = create_run(&*store, "one").await;
+    let thread_id = run.thread_id;
+    let request = || human("question").with_run(run.run_id).with_key("request");
+    let answer = || ai("answer").with_run(run.run_id).with_key("answer");
+    append(&*store, thread_id, vec![request(), answer()]).await.unwrap();
+    let before = store.thread(thread_id).await.unwrap().unwrap();
+    // The same events again: alone, together, and twice in one batch.
+    for repeated in [vec![answer()], vec![request(), answer()], vec![answer(), answer()]] {
+        append(&*store, thread_id, repeated).await.unwrap();
+        assert_eq!(store.thread(thread_id).await.unwrap().as_ref(), Some(&before));
+    }
+    let messages = all_events(&*store, thread_id, &[Category::Message]).await;
+    assert_eq!((seqs(&messages), before.message_count), (vec![1, 2], 2));
+    assert_eq!(all_history(&*store, thread_id, 10).await.len(), 2);
 }
 
 pub async fn a8_a_failing_transaction_affects_none_that_is_committed_with_it(store: SharedStore) {

@@ -395,7 +395,7 @@ pub async fn threads_of_sub_agents_are_listed_on_request(store: SharedStore) {
     assert_eq!(ids(&store.threads(page(9)).await.unwrap()), [sibling.thread_id, parent]);
 }
 
-pub async fn counters_follow_the_messages(store: SharedStore) {
+pub async fn a15_a18_counters_follow_the_messages(store: SharedStore) {
     let thread_id = create(&*store).await;
     let injected = human("a reminder").with_metadata(&json!({"injected": true})).unwrap();
     let side = human("for a sub-agent").with_metadata(&json!({"side": true})).unwrap();

@@ -98,7 +98,7 @@ async fn complete_run(store: &PostgresStore, thread_id: ThreadId) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a8_m2_an_append_is_stored_once_wherever_the_connection_breaks() {
+async fn a7_a8_m2_an_append_is_stored_once_wherever_the_connection_breaks() {
     let (_database, proxy, store) = open_behind_proxy(PoolSettings { max: 1, ..POOL }).await;
     let thread_id = create(&store).await;
     let mut assigned: Vec<Seq> = Vec::new();

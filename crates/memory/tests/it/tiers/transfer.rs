@@ -46,7 +46,7 @@ async fn f6_an_empty_window_calls_no_model() {
 }
 
 #[tokio::test]
-async fn f6_exactly_the_summarized_messages_are_archived() {
+async fn a19_f6_exactly_the_summarized_messages_are_archived() {
     let desk = TierFixture::new([ScriptedReply::text(SUMMARY).with_tokens(700, 30)]);
     let thread_id = desk.create_thread().await;
     desk.append_lines(thread_id, &CONVERSATION).await;

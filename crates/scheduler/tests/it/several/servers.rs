@@ -74,7 +74,7 @@ async fn j8_the_runs_of_a_dead_server_are_executed_and_delivered_once_by_two_liv
 }
 
 #[tokio::test]
-async fn j10_pending_webhooks_of_a_dead_server_are_delivered_once_by_two_live_servers() {
+async fn pending_webhooks_of_a_dead_server_are_delivered_once_by_two_live_servers() {
     let (fixture, server, mut receiver) =
         (SchedulerFixture::new(), answering_model("yes"), WebhookServer::start().await);
     fixture.configure(&server);

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{GOAL, compacting_server, long_thread};
+use super::{GOAL, compacting_server, history_messages, long_thread};
 use crate::sandbox::TestSandbox;
 use crate::terminal::PtyTerminal;
 
@@ -209,6 +209,30 @@ fn m9_an_undo_that_was_rewound_has_no_effect() {
     let opened =
         sandbox.run(&["history", "last", "--all", "--expand", "--after", "0", "--limit", "2"]).stdout;
     assert!(!opened.contains("compacted in #"), "{opened}");
+}
+
+/// Each command is a process of its own, so every read follows a restart.
+#[test]
+fn b2_with_default_settings_every_later_process_reads_the_whole_history_of_a_compacted_thread() {
+    let server = compacting_server();
+    let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
+    for prompt in ["One more.", "And another."] {
+        assert_eq!(sandbox.run(&["run", "-c", "-p", prompt]).code, 0);
+    }
+    let before = history_messages(&sandbox);
+    assert_eq!(before.len(), 28);
+    assert_eq!(sandbox.run(&["compact", "last", "--keep", "6"]).code, 0);
+    assert_eq!(sandbox.run(&["run", "-c", "-p", "The last one."]).code, 0);
+    assert!(!sandbox.home().join("config.toml").exists(), "the settings are the default ones");
+    let is_on_disk = sandbox.database().is_some() || sandbox.home().join("segue.db").is_file();
+    assert!(is_on_disk, "the journal is not in memory");
+    for _ in 0..2 {
+        let after = history_messages(&sandbox);
+        assert_eq!(after[..28], before[..]);
+        assert!(after[0]["content"].to_string().contains("Question 0: "), "{}", after[0]);
+        let last: Vec<String> = after[28..].iter().map(|entry| entry["content"].to_string()).collect();
+        assert!(last.len() == 2 && last[0].contains("The last one."), "{last:?}");
+    }
 }
 
 #[test]

@@ -57,12 +57,12 @@ fn check_versions(engine: DatabaseEngine) {
 }
 
 #[test]
-fn homes_of_all_versions_lose_nothing_on_sqlite() {
+fn a23_c9_homes_of_all_versions_lose_nothing_on_sqlite() {
     check_versions(DatabaseEngine::Sqlite);
 }
 
 #[test]
-fn homes_of_all_versions_lose_nothing_on_postgresql() {
+fn a23_c9_homes_of_all_versions_lose_nothing_on_postgresql() {
     check_versions(DatabaseEngine::Postgres);
 }
 

@@ -34,7 +34,7 @@ fn answering_server() -> ScriptedServer {
 }
 
 #[test]
-fn m15_the_chat_proposes_a_handoff_once_for_each_large_growth() {
+fn h7_m15_the_chat_proposes_a_handoff_once_for_each_large_growth() {
     let server = answering_server();
     let sandbox = nearly_full_sandbox(&server);
     let terminal = PtyTerminal::start(&sandbox, 60, &["chat"]);

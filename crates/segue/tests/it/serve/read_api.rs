@@ -132,7 +132,7 @@ fn e16_compacting_a_short_thread_does_nothing_and_reports_the_reason() {
 }
 
 #[test]
-fn d2_feedback_is_one_thumb_a_run_however_often_it_is_sent() {
+fn d1_d2_d3_d4_feedback_is_one_thumb_a_run_however_often_it_is_sent() {
     let model = echo_server();
     let sandbox = TestSandbox::new().with_model(&model);
     let serving = ServeProcess::start(&sandbox);

@@ -40,7 +40,7 @@ fn results(report: &ContinuityReport) -> Vec<(ProbeKind, bool, ProbeJudge)> {
 }
 
 #[tokio::test]
-async fn the_model_answers_from_the_package_alone_and_words_and_the_model_judge() {
+async fn a19_the_model_answers_from_the_package_alone_and_words_and_the_model_judge() {
     let environment = TestEnvironment::new();
     let verdicts = json!({"verdicts": [{"number": 1, "agrees": true}]}).to_string();
     let server = server_with([

@@ -111,6 +111,18 @@ pub async fn b6_pages_are_full_despite_hidden_events(store: SharedStore) {
     assert_eq!((seqs(&result.entries), result.has_more_after), (vec![1, 2], true));
     let nothing = page(&store, thread_id, HistoryQuery { after_seq: Some(HIDDEN + 3), ..newest(1) }).await;
     assert!(nothing.entries.is_empty() && nothing.has_more_before && !nothing.has_more_after);
+    // Cursors pass over the hidden events in both directions, and every page moves them.
+    assert_eq!(seqs(&all_history(&*store, thread_id, 1).await), [1, 2, HIDDEN + 3]);
+    let mut forward = vec![0];
+    while let after_seq @ Some(last) = forward.last().copied() {
+        let result = page(&store, thread_id, HistoryQuery { after_seq, ..newest(1) }).await;
+        assert_eq!(result.entries.len(), 1, "after {last}");
+        forward.extend(seqs(&result.entries));
+        if !result.has_more_after {
+            break;
+        }
+    }
+    assert_eq!(forward, [0, 1, 2, HIDDEN + 3]);
 }
 
 pub async fn a10_c4_markers_count_like_messages_and_their_details_do_not(store: SharedStore) {

@@ -1,0 +1,1 @@
+import{Q as e}from"./base-C44bBiPN.js";var t=.75;function n({tokens:n,window_tokens:r}){let i=e(n);if(!r)return{share:null,label:i,tokens:`${i} tokens`,isHigh:!1};let a=Math.min(1,n/r);return{share:a,label:`${Math.round(a*100)}%`,tokens:`${i} of ${e(r)} tokens`,isHigh:a>=t}}export{n as t};

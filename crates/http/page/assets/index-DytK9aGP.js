@@ -1,1 +1,0 @@
-import{L as e,Qt as t,b as n}from"./base-CHeZ7TFs.js";e();var r=document.getElementById(`app`);r&&t(n,{target:r});

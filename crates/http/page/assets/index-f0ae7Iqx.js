@@ -1,0 +1,1 @@
+import{L as e,Qt as t,b as n}from"./base-C44bBiPN.js";e();var r=document.getElementById(`app`);r&&t(n,{target:r});

@@ -1,1 +1,0 @@
-import{xn as e}from"./base-CHeZ7TFs.js";var t=e({thread:``,pins:[]});export{t};

@@ -1,0 +1,1 @@
+import{xn as e}from"./base-C44bBiPN.js";var t=e({thread:``,pins:[]});export{t};

@@ -1,0 +1,1 @@
+import{W as e,at as t,ht as n,it as r}from"./base-C44bBiPN.js";var i=3,a=new e,o=new Set,s=[],c=0;function l(e){return a.get(e)}function u(e){for(let t of e)o.has(t)||(o.add(t),s.push(t));for(;c<i&&s.length>0;)d(s.shift()??``)}async function d(e){c+=1;try{a.set(e,t(await n.thread(e)))}catch{o.delete(e),a.set(e,`Thread ${r(e,[])}`)}finally{--c,u([])}}export{u as n,l as t};

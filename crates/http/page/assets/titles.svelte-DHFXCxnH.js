@@ -1,1 +1,0 @@
-import{W as e,at as t,ht as n}from"./base-CHeZ7TFs.js";var r=3,i=new e,a=new Set,o=[],s=0;function c(e){return i.get(e)}function l(e){for(let t of e)a.has(t)||(a.add(t),o.push(t));for(;s<r&&o.length>0;)u(o.shift()??``)}async function u(e){s+=1;try{i.set(e,t(await n.thread(e)))}catch{a.delete(e),i.set(e,`Thread ${e.slice(0,8)}`)}finally{--s,l([])}}export{l as n,c as t};

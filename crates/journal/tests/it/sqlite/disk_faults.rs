@@ -5,6 +5,7 @@
 //! Transactions are committed with `PRAGMA synchronous = FULL`, so an acknowledged transaction is one that was synced. The mark
 //! of the write-ahead log is written without SQLite, and is not synced: after some power losses, the tests remove or cut it.
 
+mod creation;
 mod scenario;
 
 use std::fs;

@@ -6,6 +6,8 @@
 //! of the write-ahead log is written without SQLite, and is not synced: after some power losses, the tests remove or cut it.
 
 mod creation;
+#[cfg(target_os = "linux")]
+mod locks;
 mod scenario;
 
 use std::fs;

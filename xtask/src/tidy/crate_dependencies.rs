@@ -36,7 +36,7 @@ const RESERVED_CRATES: &[(&str, &[&str])] = &[
     ("opentelemetry_sdk", &["telemetry"]),
     ("pulldown-cmark", &["terminal"]),
     ("reqwest", &["http", "http_client", "scheduler", "user_hooks", "model"]),
-    ("rusqlite", &["journal", "transcripts"]),
+    ("rusqlite", &["journal", "test_disk_faults", "transcripts"]),
     ("rustls", &["http_client", "postgres"]),
     ("syntect", &["terminal"]),
     ("tokio-postgres", &["test_postgres", "postgres"]),

@@ -1,5 +1,7 @@
 //! Guarantees of the SQLite backend beyond the trait: files, restarts, rows read by other crates, closing.
 
+#[cfg(unix)]
+mod disk_faults;
 mod size;
 mod wal;
 

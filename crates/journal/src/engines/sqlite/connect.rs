@@ -33,13 +33,13 @@ const STATEMENTS_MAX: usize = 128;
 pub(crate) fn open_writer(database: &DatabasePath, lock_wait: Duration) -> Result<Connection> {
     let path = &database.0;
     prepare_folder(path)?;
-    let is_missing = !inspect_file(path)?;
+    let is_new = !has_content(path)?;
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     // A refused database is not changed: closing it must not copy its log into it.
     wal::keep(&connection)?;
-    if is_missing {
+    if is_new {
         // Set the mode by path and not through a file handle, because closing a handle would release the locks that
         // SQLite holds in this process. The side files inherit the mode.
         restrict(path, 0o600)?;
@@ -129,14 +129,15 @@ fn prepare_folder(path: &Path) -> Result<()> {
     builder.create(folder).map_err(|source| file_error(folder, source))
 }
 
-/// Returns whether the file exists.
+/// Returns whether the file exists and has content. A process that fails while it creates the database, before it can restrict
+/// the mode, leaves an empty file.
 ///
 /// # Errors
 /// Fails if the path is a folder, or if the file is missing or empty but has a write-ahead log.
-fn inspect_file(path: &Path) -> Result<bool> {
-    let length = file_length(path)?;
+fn has_content(path: &Path) -> Result<bool> {
+    let length = file_length(path)?.unwrap_or(0);
     // SQLite would treat the file as a new database and delete the log, which contains the data.
-    if length.unwrap_or(0) == 0 && wal::length(path) > 0 {
+    if length == 0 && wal::length(path) > 0 {
         // Another process may have created the file and its log just now, in this order.
         let what = match file_length(path)? {
             Some(1..) => return Ok(true),
@@ -146,7 +147,7 @@ fn inspect_file(path: &Path) -> Result<bool> {
         let reason = format!("the file {what}, but its write-ahead log (-wal) is not");
         return Err(Error::Corrupt { path: path.to_owned(), reason });
     }
-    Ok(length.is_some())
+    Ok(length > 0)
 }
 
 /// Returns the length of the file in bytes, or `None` if it does not exist.

@@ -58,9 +58,12 @@ impl DatabasePath {
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
                 Error::Locked { path }
             }
-            // SQLite does not report the cause, so the same file is opened once more.
+            // SQLite does not report the cause, so another file is opened: the folder. The database itself must not be opened,
+            // because closing it would release the locks that SQLite holds on it in this process.
             ErrorCode::CannotOpen
-                if std::fs::File::open(&path).is_err_and(|error| is_out_of_descriptors(&error)) =>
+                if path.parent().is_some_and(|folder| {
+                    std::fs::File::open(folder).is_err_and(|error| is_out_of_descriptors(&error))
+                }) =>
             {
                 Error::TooManyOpenFiles { path }
             }

@@ -47,10 +47,10 @@ impl AdminService<'_> {
         self.agent.postgres.as_ref().map(PostgresStore::pool_statistics)
     }
 
-    /// Checks that the files of the database are still those that were opened. It costs two system calls.
+    /// Checks that the files of the database are still those that were opened, and not truncated. It costs two system calls.
     ///
     /// # Errors
-    /// Fails if a file was deleted or replaced. What this process writes is lost then, and is not acknowledged.
+    /// Fails if a file was deleted, replaced or truncated. What this process writes is lost then, and is not acknowledged.
     pub fn check_database(self) -> crate::Result<()> {
         Ok(self.agent.store.check_database()?)
     }

@@ -119,7 +119,7 @@ pub(crate) trait Engine: Send + Sync {
     /// store is dropped. A failure is logged.
     fn update_index_in_background(&self);
 
-    /// Checks that the files of the database are those that were opened.
+    /// Checks that the files of the database are those that were opened, and not truncated.
     fn check_files(&self) -> Result<()>;
 
     /// Returns the state of the database: counts and, at depth [`HealthCheckDepth::Integrity`], the problems found.

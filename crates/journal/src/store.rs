@@ -335,10 +335,11 @@ pub trait Store: Send + Sync {
     /// Returns the API key with this id, which is its public part, or `None`.
     async fn api_key(&self, key_id: &str) -> Result<Option<ApiKey>>;
 
-    /// Checks that the database is still the one that was opened. It costs two system calls, and nothing on a server.
+    /// Checks that the database is still the one that was opened, and not truncated. It costs two system calls, and nothing on
+    /// a server.
     ///
     /// # Errors
-    /// [`crate::Error::FileReplaced`].
+    /// [`crate::Error::FileReplaced`] and [`crate::Error::FileTruncated`].
     fn check_database(&self) -> Result<()>;
 
     /// Returns counts and, at depth [`HealthCheckDepth::Integrity`], the problems that a check of the whole database

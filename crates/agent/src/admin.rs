@@ -12,7 +12,7 @@ mod tracing;
 
 use std::sync::Arc;
 
-use journal::{EventVerification, PoolStatistics, PostgresStore};
+use journal::{EventVerification, PoolStatistics, PostgresStore, VerificationPosition};
 use model::prices::{self, Price};
 use protocol::Usage;
 use user_hooks::HookDispatcher;
@@ -55,12 +55,16 @@ impl AdminService<'_> {
         Ok(self.agent.store.check_database()?)
     }
 
-    /// Compares a batch of the events of all threads with their checksums: at most `limit` of those that were stored after
-    /// `position`, which is 0 for the first.
+    /// Compares a batch of the events of all threads with their checksums: at most `limit` from `position` on, in its
+    /// direction.
     ///
     /// # Errors
     /// Fails if the limit is zero or too large, or if the journal fails.
-    pub async fn verify_events(self, position: u64, limit: usize) -> crate::Result<EventVerification> {
+    pub async fn verify_events(
+        self,
+        position: VerificationPosition,
+        limit: usize,
+    ) -> crate::Result<EventVerification> {
         Ok(self.agent.journal.verify_events(position, limit).await?)
     }
 

@@ -35,7 +35,7 @@ use crate::{
     NotesRevisionQuery, OTHER_DIMENSIONS, OutboxItem, OutboxQuery, QuestionEmbedder, QuestionMeaning,
     RankQuery, RankedMessage, Replica, Result, RunFilter, SearchQuery, Store, StoreHealth, StoreScope,
     StoredSummary, SummaryQuery, SupersededVisibility, ThreadFilter, ThreadSize, Transaction, TurnQuery,
-    UnclaimedRunsQuery, UnembeddedBatch, WordMatchMode,
+    UnclaimedRunsQuery, UnembeddedBatch, VerificationPosition, WordMatchMode,
 };
 
 /// Maximum number of batches that a search adds to the index before it answers. A batch has at most 500 messages, so four
@@ -280,7 +280,7 @@ impl<E: Engine> Store for E {
             .await
     }
 
-    async fn verify_events(&self, position: u64, limit: usize) -> Result<EventVerification> {
+    async fn verify_events(&self, position: VerificationPosition, limit: usize) -> Result<EventVerification> {
         self.read(ReadSize::LargeStatement, move |db| verification::verify_batch(db, position, limit)).await
     }
 

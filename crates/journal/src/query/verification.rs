@@ -30,6 +30,23 @@ pub struct DamagedEvent {
     pub seq: Seq,
 }
 
+/// A position among all events, in the order in which they were stored, and the direction in which they are verified from
+/// there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VerificationPosition {
+    /// The events after this row, oldest first.
+    After(u64),
+    /// The events before this row, newest first.
+    Before(u64),
+}
+
+impl VerificationPosition {
+    /// The position from which all events are verified, oldest first.
+    pub const OLDEST: Self = Self::After(0);
+    /// The position from which all events are verified, newest first.
+    pub const NEWEST: Self = Self::Before(u64::MAX);
+}
+
 /// The result of verifying a batch of events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventVerification {
@@ -38,8 +55,8 @@ pub struct EventVerification {
     /// Number of these that have no checksum, because an earlier version of Segue stored them. Of these only the form was
     /// checked.
     pub unchecked: u64,
-    /// The damaged events, in the order in which they were stored.
+    /// The damaged events, in the order in which they were read.
     pub damaged: Vec<DamagedEvent>,
-    /// The position at which the next batch starts; `None` if there are no more events.
-    pub next: Option<u64>,
+    /// The position from which the next batch is verified, in the same direction; `None` if there are no more events.
+    pub next: Option<VerificationPosition>,
 }

@@ -8,7 +8,7 @@ use journal::copy::{JournalLocation, LostEvents, copy, salvage};
 use journal::view::{HistoryEntry, HistoryItem};
 use journal::{
     DamagedEvent, Error, EventQuery, HealthCheckDepth, HistoryFilter, HistoryQuery, RunPatch, SqliteStore,
-    Store, SupersededVisibility, TurnQuery, Write, history_page,
+    Store, SupersededVisibility, TurnQuery, VerificationPosition, Write, history_page,
 };
 use proptest::prelude::*;
 use protocol::{AssistantId, Category, EventType, NewEvent, RunStatus, Seq, ThreadId};
@@ -152,11 +152,32 @@ proptest! {
             prop_assert!(is_damaged(&store.events(thread_id, single).await, seq));
             let before = store.events(thread_id, EventQuery { before: Some(seq), ..EventQuery::after(0, 50) }).await;
             prop_assert_eq!(before.unwrap().len() as u64, seq - 1);
-            let verified = store.verify_events(0, 50).await.unwrap();
+            let verified = store.verify_events(VerificationPosition::OLDEST, 50).await.unwrap();
             prop_assert_eq!(verified.damaged, vec![DamagedEvent { thread_id, seq }]);
             prop_assert_eq!((verified.events, verified.unchecked), (7, 0));
             Ok(())
         })?;
+    }
+}
+
+#[tokio::test]
+async fn events_are_verified_batch_by_batch_in_both_directions() {
+    let database = database().await;
+    for seq in [2, 6] {
+        database.change_byte(seq, "content", 20, 1);
+    }
+    let store = database.open();
+    for (start, expected) in
+        [(VerificationPosition::OLDEST, [2_u64, 6]), (VerificationPosition::NEWEST, [6, 2])]
+    {
+        let (mut position, mut events, mut damaged) = (Some(start), 0, Vec::new());
+        while let Some(current) = position {
+            let batch = store.verify_events(current, 3).await.unwrap();
+            events += batch.events;
+            damaged.extend(batch.damaged.iter().map(|event| event.seq));
+            position = batch.next;
+        }
+        assert_eq!((events, &damaged[..]), (7, &expected[..]), "{start:?}");
     }
 }
 

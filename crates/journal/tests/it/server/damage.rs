@@ -3,7 +3,10 @@
 use std::ops::ControlFlow;
 
 use journal::copy::{JournalLocation, copy};
-use journal::{DamagedEvent, Error, EventQuery, HealthCheckDepth, PostgresStore, SqliteStore, Store};
+use journal::{
+    DamagedEvent, Error, EventQuery, HealthCheckDepth, PostgresStore, SqliteStore, Store,
+    VerificationPosition,
+};
 use protocol::{Category, EventType};
 use test_postgres::TestDatabase;
 
@@ -20,7 +23,7 @@ async fn a4_a_changed_event_is_noticed_and_not_served() {
     let store = PostgresStore::open(&database.socket_url(), POOL).await.unwrap();
     let thread_id = create(&store).await;
     append(&store, thread_id, vec![human("the kettle"), ai("leaks"), human("mend it")]).await.unwrap();
-    assert_eq!(store.verify_events(0, 50).await.unwrap().damaged, []);
+    assert_eq!(store.verify_events(VerificationPosition::OLDEST, 50).await.unwrap().damaged, []);
     database.execute("UPDATE events SET content = replace(content, 'leaks', 'leaps') WHERE seq = 2").unwrap();
     for query in [
         EventQuery::after(0, 50),
@@ -30,8 +33,11 @@ async fn a4_a_changed_event_is_noticed_and_not_served() {
         let read = store.events(thread_id, query).await;
         assert!(matches!(read, Err(Error::DamagedEvent { seq: 2, .. })), "{read:?}");
     }
-    let verified = store.verify_events(0, 50).await.unwrap();
+    let verified = store.verify_events(VerificationPosition::OLDEST, 50).await.unwrap();
     assert_eq!(verified.damaged, [DamagedEvent { thread_id, seq: 2 }]);
+    let newest = store.verify_events(VerificationPosition::NEWEST, 1).await.unwrap();
+    let second = store.verify_events(newest.next.unwrap(), 1).await.unwrap();
+    assert_eq!((newest.damaged, second.damaged), (Vec::new(), verified.damaged));
     let problems = store.health(HealthCheckDepth::Integrity).await.unwrap().problems;
     assert_eq!(problems, [format!("damaged events of thread {thread_id}: 2")]);
 }
@@ -82,7 +88,7 @@ async fn a4_a11_both_engines_compute_the_same_checksums() {
     let (from, to) = (JournalLocation::Server(database.socket_url()), JournalLocation::File(path.clone()));
     copy(from, to, Box::new(|_| ControlFlow::Continue(()))).await.unwrap();
     let copied = SqliteStore::open(&path).unwrap();
-    let verified = copied.verify_events(0, 50).await.unwrap();
+    let verified = copied.verify_events(VerificationPosition::OLDEST, 50).await.unwrap();
     assert_eq!((verified.events, verified.unchecked, verified.damaged), (2, 0, Vec::new()));
     assert_eq!(copied.events(thread_id, EventQuery::after(0, 50)).await.unwrap().len(), 2);
 }

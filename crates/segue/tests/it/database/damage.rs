@@ -57,6 +57,12 @@ fn a4_b14_changed_text_is_served_by_no_command_and_the_rest_is_shown() {
     }
     let found = sandbox.run(&["search", "clock", "--everywhere"]);
     assert!(found.code == 0 && !found.stdout.contains("thrice"), "{found:?}");
+    let recalled = sandbox.run(&["recall", &thread, "clock"]);
+    let shown = recalled.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(recalled.code == 0 && shown.contains("still reads the clock twice"), "{recalled:?}");
+    assert!(shown.contains("1 message is damaged") && !shown.contains("thrice"), "{recalled:?}");
+    let recalled = sandbox.json(&["recall", &thread, "--from", "1", "--to", "99", "--json"]);
+    assert_eq!(recalled["damaged_messages"], 1, "{recalled}");
     assert_eq!(sandbox.threads()[0]["last_seq"], events_before, "nothing was appended");
     let until = (seq - 1).to_string();
     assert_eq!(sandbox.run(&["threads", "fork", &thread, "--until", &until]).code, 0);

@@ -122,7 +122,8 @@ pub(crate) trait Engine: Send + Sync {
     /// Checks that the files of the database are those that were opened, and not truncated.
     fn check_files(&self) -> Result<()>;
 
-    /// Returns the state of the database: counts and, at depth [`HealthCheckDepth::Integrity`], the problems found.
+    /// Returns the state of the database: counts and, at the other depths than [`HealthCheckDepth::Counts`], the problems
+    /// found.
     fn check_health(&self, depth: HealthCheckDepth) -> impl Future<Output = Result<StoreHealth>> + Send;
 
     /// Returns the model that represents questions for searches.

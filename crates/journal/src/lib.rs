@@ -38,7 +38,7 @@ pub use query::items::{FieldComparison, FieldCondition, ItemHit, ItemQuery, Name
 pub use query::memory::{FactQuery, MemoryFact, NotesRevision, NotesRevisionQuery};
 pub use query::outbox::{OutboxCursor, OutboxQuery};
 pub use query::verification::{
-    DamageHandling, DamagedEvent, EventVerification, VerificationPosition, is_damaged,
+    DamageHandling, DamageReport, DamagedEvent, EventVerification, VerificationPosition, is_damaged,
 };
 pub use query::{
     CheckpointRef, EventQuery, HandoffFilter, HealthCheckDepth, HitLocation, IndexAnswer, IndexBacklog,

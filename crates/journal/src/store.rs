@@ -342,8 +342,7 @@ pub trait Store: Send + Sync {
     /// [`crate::Error::FileReplaced`] and [`crate::Error::FileTruncated`].
     fn check_database(&self) -> Result<()>;
 
-    /// Returns counts and, at depth [`HealthCheckDepth::Integrity`], the problems that a check of the whole database
-    /// found.
+    /// Returns counts and, at the other depths than [`HealthCheckDepth::Counts`], the problems that a check found.
     async fn health(&self, depth: HealthCheckDepth) -> Result<StoreHealth>;
 
     /// Returns the feed of commits of other processes. Must be called on an async runtime, on which it receives

@@ -1,21 +1,14 @@
 //! Comparison of stored events with their checksums, in the order in which they were stored or in the opposite order. A
 //! caller verifies the journal batch by batch, so that it can report progress, stop, and let other work go first.
 
-use std::collections::BTreeMap;
-
-use protocol::{Seq, ThreadId};
-
 use super::checksums::{COLUMNS, EventColumns};
 use crate::engines::sql::SqlConnection;
 use crate::tables::check_page_limit;
 use crate::tables::columns::{encode_counter, read_column};
-use crate::tables::consistency::PROBLEMS_MAX;
-use crate::{DamagedEvent, Error, EventVerification, Result, VerificationPosition};
+use crate::{DamageReport, DamagedEvent, Error, EventVerification, Result, VerificationPosition};
 
-/// Number of events that [`find_damage`] reads at once.
+/// Number of events that [`verify_all`] reads at once.
 const BATCH_EVENTS: usize = 500;
-/// Maximum number of ranges of damaged events that are listed for a thread.
-const RANGES_MAX: usize = 10;
 
 /// Verifies at most `limit` events from a position on.
 ///
@@ -60,39 +53,16 @@ pub(crate) fn verify_batch(
     Ok(verification)
 }
 
-/// Compares all events with their checksums. Returns a text for each thread with damaged events, at most [`PROBLEMS_MAX`],
-/// and the number of events without a checksum.
-pub(crate) fn find_damage(db: &SqlConnection) -> Result<(Vec<String>, u64)> {
-    let (mut position, mut unchecked) = (VerificationPosition::OLDEST, 0);
-    let mut threads: BTreeMap<ThreadId, Vec<Seq>> = BTreeMap::new();
-    loop {
-        let batch = verify_batch(db, position, BATCH_EVENTS)?;
-        unchecked += batch.unchecked;
-        for DamagedEvent { thread_id, seq } in batch.damaged {
-            threads.entry(thread_id).or_default().push(seq);
-        }
-        match batch.next {
-            Some(next) => position = next,
-            None => break,
-        }
+/// Compares all events with their checksums.
+pub(crate) fn verify_all(db: &SqlConnection) -> Result<DamageReport> {
+    let mut report = DamageReport::default();
+    let mut position = Some(VerificationPosition::OLDEST);
+    while let Some(current) = position {
+        let batch = verify_batch(db, current, BATCH_EVENTS)?;
+        report.add_batch(&batch);
+        position = batch.next;
     }
-    let describe =
-        |(thread_id, seqs)| format!("damaged events of thread {thread_id}: {}", describe_seqs(seqs));
-    Ok((threads.into_iter().take(PROBLEMS_MAX as usize).map(describe).collect(), unchecked))
-}
-
-/// Returns seqs as text, with consecutive ones as a range, and at most [`RANGES_MAX`] ranges.
-fn describe_seqs(mut seqs: Vec<Seq>) -> String {
-    seqs.sort_unstable();
-    let describe_range = |range: &[Seq]| match range {
-        [] => String::new(),
-        [only] => only.to_string(),
-        [first, .., last] => format!("{first}–{last}"),
-    };
-    let ranges = seqs.chunk_by(|left, right| left + 1 == *right);
-    let texts: Vec<String> = ranges.clone().take(RANGES_MAX).map(describe_range).collect();
-    let omission = if ranges.count() > RANGES_MAX { ", …" } else { "" };
-    format!("{}{omission}", texts.join(", "))
+    Ok(report)
 }
 
 /// Returns the statement for the events after or before the row `$1`, at most `$2`. The events are the outer table, because
@@ -113,13 +83,6 @@ fn batch_sql(position: VerificationPosition) -> String {
 mod tests {
     use super::*;
     use crate::tables::query_plan;
-
-    #[test]
-    fn damaged_events_are_listed_in_ranges() {
-        assert_eq!(describe_seqs(vec![7, 5, 6, 9, 1]), "1, 5–7, 9");
-        let even = (0..11).map(|number| number * 2).collect();
-        assert_eq!(describe_seqs(even), "0, 2, 4, 6, 8, 10, 12, 14, 16, 18, …");
-    }
 
     #[test]
     fn events_are_verified_in_the_order_of_their_rows() {

@@ -12,7 +12,7 @@ mod tracing;
 
 use std::sync::Arc;
 
-use journal::{EventVerification, PoolStatistics, PostgresStore};
+use journal::{EventVerification, PoolStatistics, PostgresStore, VerificationPosition};
 use model::prices::{self, Price};
 use protocol::Usage;
 use user_hooks::HookDispatcher;
@@ -47,20 +47,24 @@ impl AdminService<'_> {
         self.agent.postgres.as_ref().map(PostgresStore::pool_statistics)
     }
 
-    /// Checks that the files of the database are still those that were opened. It costs two system calls.
+    /// Checks that the files of the database are still those that were opened, and not truncated. It costs two system calls.
     ///
     /// # Errors
-    /// Fails if a file was deleted or replaced. What this process writes is lost then, and is not acknowledged.
+    /// Fails if a file was deleted, replaced or truncated. What this process writes is lost then, and is not acknowledged.
     pub fn check_database(self) -> crate::Result<()> {
         Ok(self.agent.store.check_database()?)
     }
 
-    /// Compares a batch of the events of all threads with their checksums: at most `limit` of those that were stored after
-    /// `position`, which is 0 for the first.
+    /// Compares a batch of the events of all threads with their checksums: at most `limit` from `position` on, in its
+    /// direction.
     ///
     /// # Errors
     /// Fails if the limit is zero or too large, or if the journal fails.
-    pub async fn verify_events(self, position: u64, limit: usize) -> crate::Result<EventVerification> {
+    pub async fn verify_events(
+        self,
+        position: VerificationPosition,
+        limit: usize,
+    ) -> crate::Result<EventVerification> {
         Ok(self.agent.journal.verify_events(position, limit).await?)
     }
 

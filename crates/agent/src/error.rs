@@ -169,9 +169,12 @@ impl Error {
         )
     }
 
-    /// Returns whether the file of the database was deleted or replaced while it was open.
+    /// Returns whether the file of the database was deleted, replaced or truncated while it was open.
     pub const fn is_database_lost(&self) -> bool {
-        matches!(self, Self::Journal(journal::Error::FileReplaced { .. }))
+        matches!(
+            self,
+            Self::Journal(journal::Error::FileReplaced { .. } | journal::Error::FileTruncated { .. })
+        )
     }
 
     /// Returns whether a stored event is damaged. Its content is not served.

@@ -94,7 +94,7 @@ pub use journal::{
     EmbeddingCounts, EventQuery, FactKind, FactState, HistoryFilter, HistoryPage, HistoryQuery, IndexBacklog,
     IndexHitKind, MeaningComparison, MemoryFact, NotesRevision, OutboxCursor, ProjectScope, RevisionCause,
     RunFilter, SearchUnit, SortDirection, StoredSummary, SubagentVisibility, SummaryProject,
-    SupersededVisibility, ThreadFilter, ThreadSort, ThreadSortKey,
+    SupersededVisibility, ThreadFilter, ThreadSort, ThreadSortKey, VerificationPosition,
 };
 pub use mcp::{
     ConfigOrigin, ConsentDecision, McpServerState, McpServerStatus, PlannedServer, ServerReadiness,

@@ -35,7 +35,7 @@ use crate::{
     NotesRevisionQuery, OTHER_DIMENSIONS, OutboxItem, OutboxQuery, QuestionEmbedder, QuestionMeaning,
     RankQuery, RankedMessage, Replica, Result, RunFilter, SearchQuery, Store, StoreHealth, StoreScope,
     StoredSummary, SummaryQuery, SupersededVisibility, ThreadFilter, ThreadSize, Transaction, TurnQuery,
-    UnclaimedRunsQuery, UnembeddedBatch, WordMatchMode,
+    UnclaimedRunsQuery, UnembeddedBatch, VerificationPosition, WordMatchMode,
 };
 
 /// Maximum number of batches that a search adds to the index before it answers. A batch has at most 500 messages, so four
@@ -119,10 +119,11 @@ pub(crate) trait Engine: Send + Sync {
     /// store is dropped. A failure is logged.
     fn update_index_in_background(&self);
 
-    /// Checks that the files of the database are those that were opened.
+    /// Checks that the files of the database are those that were opened, and not truncated.
     fn check_files(&self) -> Result<()>;
 
-    /// Returns the state of the database: counts and, at depth [`HealthCheckDepth::Integrity`], the problems found.
+    /// Returns the state of the database: counts and, at the other depths than [`HealthCheckDepth::Counts`], the problems
+    /// found.
     fn check_health(&self, depth: HealthCheckDepth) -> impl Future<Output = Result<StoreHealth>> + Send;
 
     /// Returns the model that represents questions for searches.
@@ -280,7 +281,7 @@ impl<E: Engine> Store for E {
             .await
     }
 
-    async fn verify_events(&self, position: u64, limit: usize) -> Result<EventVerification> {
+    async fn verify_events(&self, position: VerificationPosition, limit: usize) -> Result<EventVerification> {
         self.read(ReadSize::LargeStatement, move |db| verification::verify_batch(db, position, limit)).await
     }
 

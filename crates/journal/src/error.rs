@@ -144,6 +144,15 @@ pub enum Error {
         /// The path of the database.
         path: PathBuf,
     },
+    /// Another program has truncated the file of the database while it was open. Pages are missing, so nothing is acknowledged
+    /// or written after that.
+    #[error("write {}: the file was truncated to {length} bytes while segue was using it", path.display())]
+    FileTruncated {
+        /// The path of the database.
+        path: PathBuf,
+        /// The length of the file in bytes.
+        length: u64,
+    },
     /// This process has as many files open as the system allows. Often temporary: closed connections free some.
     #[error("open {}: too many files are open", path.display())]
     TooManyOpenFiles {

@@ -37,7 +37,9 @@ pub use query::embeddings::{
 pub use query::items::{FieldComparison, FieldCondition, ItemHit, ItemQuery, NamespaceQuery};
 pub use query::memory::{FactQuery, MemoryFact, NotesRevision, NotesRevisionQuery};
 pub use query::outbox::{OutboxCursor, OutboxQuery};
-pub use query::verification::{DamageHandling, DamagedEvent, EventVerification, is_damaged};
+pub use query::verification::{
+    DamageHandling, DamageReport, DamagedEvent, EventVerification, VerificationPosition, is_damaged,
+};
 pub use query::{
     CheckpointRef, EventQuery, HandoffFilter, HealthCheckDepth, HitLocation, IndexAnswer, IndexBacklog,
     IndexHit, IndexHitKind, MemoryCounts, PartialDate, ProjectScope, RankQuery, RankedMessage, RunFilter,

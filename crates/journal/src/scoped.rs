@@ -31,7 +31,7 @@ use crate::{
     NotesRevisionQuery, OutboxItem, OutboxQuery, PAGE_ROWS_MAX, QuestionEmbedder, RankQuery, RankedMessage,
     Replica, Result, RunFilter, SearchQuery, Store, StoreHealth, StoreScope, StoredSummary, SummaryQuery,
     SupersededVisibility, ThreadFilter, ThreadSize, Transaction, TurnQuery, UnclaimedRunsQuery,
-    UnembeddedBatch,
+    UnembeddedBatch, VerificationPosition,
 };
 
 /// A store that shows and changes only rows of a scope. A thread of another owner is indistinguishable from a missing
@@ -210,7 +210,11 @@ impl Store for ScopedStore {
         self.inner.events(self.thread_in_scope(thread_id).await?, query).await
     }
 
-    async fn verify_events(&self, _position: u64, _limit: usize) -> Result<EventVerification> {
+    async fn verify_events(
+        &self,
+        _position: VerificationPosition,
+        _limit: usize,
+    ) -> Result<EventVerification> {
         Ok(EventVerification::default())
     }
 

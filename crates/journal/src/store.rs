@@ -19,7 +19,7 @@ use crate::{
     LocalCommitFeed, MemoryCounts, MemoryFact, NamespaceQuery, NotesRevision, NotesRevisionQuery, OutboxItem,
     OutboxQuery, QuestionEmbedder, RankQuery, RankedMessage, Replica, Result, RunFilter, SearchQuery,
     StoreHealth, StoredSummary, SummaryQuery, SupersededVisibility, ThreadFilter, TurnQuery,
-    UnclaimedRunsQuery, UnembeddedBatch, Write,
+    UnclaimedRunsQuery, UnembeddedBatch, VerificationPosition, Write,
 };
 
 /// Writes that are applied together or not at all.
@@ -123,9 +123,9 @@ pub trait Store: Send + Sync {
     /// no events.
     async fn events(&self, thread_id: ThreadId, query: EventQuery) -> Result<Vec<Event>>;
 
-    /// Compares events of all threads with their checksums, in the order in which they were stored: at most `limit` of those
-    /// after `position`, which is 0 for the first. A [`crate::ScopedStore`] verifies none.
-    async fn verify_events(&self, position: u64, limit: usize) -> Result<EventVerification>;
+    /// Compares events of all threads with their checksums: at most `limit` from `position` on, in its direction. A
+    /// [`crate::ScopedStore`] verifies none.
+    async fn verify_events(&self, position: VerificationPosition, limit: usize) -> Result<EventVerification>;
 
     /// Returns the number of visible messages that a rewind to `seq` would supersede.
     async fn messages_after(&self, thread_id: ThreadId, seq: Seq) -> Result<u64>;
@@ -335,14 +335,14 @@ pub trait Store: Send + Sync {
     /// Returns the API key with this id, which is its public part, or `None`.
     async fn api_key(&self, key_id: &str) -> Result<Option<ApiKey>>;
 
-    /// Checks that the database is still the one that was opened. It costs two system calls, and nothing on a server.
+    /// Checks that the database is still the one that was opened, and not truncated. It costs two system calls, and nothing on
+    /// a server.
     ///
     /// # Errors
-    /// [`crate::Error::FileReplaced`].
+    /// [`crate::Error::FileReplaced`] and [`crate::Error::FileTruncated`].
     fn check_database(&self) -> Result<()>;
 
-    /// Returns counts and, at depth [`HealthCheckDepth::Integrity`], the problems that a check of the whole database
-    /// found.
+    /// Returns counts and, at the other depths than [`HealthCheckDepth::Counts`], the problems that a check found.
     async fn health(&self, depth: HealthCheckDepth) -> Result<StoreHealth>;
 
     /// Returns the feed of commits of other processes. Must be called on an async runtime, on which it receives

@@ -115,6 +115,8 @@ pub struct RecallResult {
     pub excerpts: Vec<Vec<RecalledMessage>>,
     /// The matches or messages that the excerpts do not contain.
     pub remaining: Remaining,
+    /// Number of matches, or of messages of the range, that were left out because their stored form is damaged.
+    pub damaged: u64,
     /// For words: the messages of the searched threads that are not indexed yet, so that they were not searched.
     pub backlog: IndexBacklog,
     /// For words: the way in which meaning was compared.
@@ -206,7 +208,7 @@ pub enum Remaining {
 /// An ancestor that was handed off contributes only messages before the handoff was accepted. Messages copied by a fork
 /// are found in the fork. A range in a named thread outside the lineage is read without such a limit. Superseded
 /// messages, answers of earlier recalls, and data of other assistants are never found. A sub-agent's thread finds only
-/// its own messages, because its task is all it was given.
+/// its own messages, because its task is all it was given. Damaged messages are counted and left out.
 ///
 /// Memory and work are bounded: a query ranks at most 100 messages and reads at most 12 of them with their neighbours.
 ///

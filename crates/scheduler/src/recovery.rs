@@ -44,13 +44,15 @@ pub struct RecoveryReport {
 }
 
 impl Scheduler {
-    /// Recovers the work of earlier processes and starts the periodic scans. The runs continue in the background; their
+    /// Verifies the newest events, recovers the work of earlier processes and starts the periodic scans. The runs continue in the background; their
     /// streams exist when this returns or soon after. Runs of live processes are left alone.
     ///
     /// # Errors
     /// [`crate::Error::Agent`] if the journal cannot be read.
     pub fn recover<'a>(self: &'a Arc<Self>) -> BoxFuture<'a, Result<RecoveryReport>> {
         agent::box_future(async move {
+            // A file in which this finds damaged pages is not written to after that, so a server with it does not start.
+            maintenance::verification::verify_newest_events(&self.system_agent, &self.verification).await;
             self.system_agent.runs().start_heartbeat().await?;
             let mut report = self.scan_journal().await?;
             report.queued += self.requeue_lost_runs().await?;

@@ -1,10 +1,14 @@
 //! The doctor: checks everything a handoff relies on, and reports problems with a remedy. It changes nothing.
 
+mod database_check;
+
 use futures::future::BoxFuture;
-use journal::{EmbeddingCounts, HealthCheckDepth, PoolStatistics};
+use journal::{EmbeddingCounts, PoolStatistics};
 use memory::AgentFile;
 use protocol::HandoffStatus;
+use runtime::FrameSender;
 use serde::Serialize;
+use tokio_util::sync::CancellationToken;
 use tools::{SandboxConfig, SandboxMode, SandboxNetwork, SandboxStatus};
 
 use crate::assembly::models::is_offline_summary;
@@ -56,10 +60,15 @@ impl DoctorCheck {
 
 impl<'a> AdminService<'a> {
     /// Checks the home folder, the keys in the configuration, the database, the block in `agent.md`, the install token, pending handoffs,
-    /// cut-off runs, models and the export of handoffs.
-    pub fn run_doctor(self) -> BoxFuture<'a, Vec<DoctorCheck>> {
+    /// cut-off runs, models and the export of handoffs. Sends progress frames, and returns `None` if it was cancelled.
+    pub fn run_doctor(
+        self,
+        frames: &'a FrameSender,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Option<Vec<DoctorCheck>>> {
         journal::box_future(async move {
-            let mut checks = vec![self.home_check(), self.database_check().await, self.block_check()];
+            let database = self.database_check(frames, cancel).await?;
+            let mut checks = vec![self.home_check(), database, self.block_check()];
             checks.extend(self.config_check());
             checks.extend(self.token_check());
             checks.extend(self.connections_check());
@@ -72,7 +81,7 @@ impl<'a> AdminService<'a> {
             checks.extend(self.embeddings_check().await);
             checks.extend(self.notes_checks());
             checks.extend(self.agent.handoffs().mirror_check().await);
-            checks
+            Some(checks)
         })
     }
 
@@ -126,35 +135,6 @@ impl<'a> AdminService<'a> {
             )
             .with_hint(format!("remove {detail}: the next `segue serve` makes a new token")),
         })
-    }
-
-    /// Checks the integrity of the database, and compares all events with their checksums. The duration grows with its size.
-    async fn database_check(self) -> DoctorCheck {
-        match self.agent.store.health(HealthCheckDepth::Integrity).await {
-            Ok(health) if health.problems.is_empty() => DoctorCheck::new(
-                "database",
-                CheckStatus::Ok,
-                format!(
-                    "{}: schema {}, threads: {}, events: {}{}, bytes: {}",
-                    health.location,
-                    health.schema_version,
-                    health.threads,
-                    health.events,
-                    match health.unchecked_events {
-                        0 => String::new(),
-                        count => format!(" ({count} without a checksum, from an earlier version)"),
-                    },
-                    health.bytes
-                ),
-            ),
-            Ok(health) => DoctorCheck::new("database", CheckStatus::Fail, health.problems.join("; "))
-                .with_hint(match self.connection_metrics() {
-                    None => format!("copy {} away before anything else writes to it", health.location),
-                    Some(_) => "`segue db backup` saves what can be read, before anything else writes to it"
-                        .to_owned(),
-                }),
-            Err(error) => DoctorCheck::new("database", CheckStatus::Fail, error.to_string()),
-        }
     }
 
     /// Checks the embedding model by asking it for an embedding. Returns no check if none is configured.

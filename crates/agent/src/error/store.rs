@@ -10,6 +10,9 @@ const DAMAGED_SERVER_HINT: &str =
 /// The hint for a damaged file.
 const DAMAGED_FILE_HINT: &str = "nothing was changed; copy the file to a safe place; `segue doctor` shows what can be read, and `segue db salvage` \
      saves it";
+/// The hint for a truncated file.
+const TRUNCATED_FILE_HINT: &str = "stop all programs that use the file, and copy it with its -wal file to a safe place; then restore a backup, or save what \
+     is left with `segue db salvage`";
 /// The hint for a damaged event.
 const DAMAGED_EVENT_HINT: &str = "`segue history THREAD` shows the rest of the thread, and `segue doctor` all damage; restore a \
     backup, or continue before the event with `segue threads fork`";
@@ -63,6 +66,7 @@ pub(crate) fn advice(error: &journal::Error) -> ErrorAdvice {
             "before you start segue again, put back the database and its -wal file together if they still exist, under another name or \
              in a backup: what was acknowledged may be only in them",
         ),
+        Error::FileTruncated { .. } => ErrorClass::Store.with_hint(TRUNCATED_FILE_HINT),
         Error::TooManyOpenFiles { .. } => ErrorClass::Store
             .with_hint("try again in a moment, or raise the limit of open files (`ulimit -n`) and start again"),
         Error::DiskFull { .. } => {

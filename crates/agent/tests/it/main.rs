@@ -6,6 +6,8 @@ mod compaction;
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
+mod doctor;
+#[cfg(test)]
 mod environment;
 #[cfg(test)]
 mod handoff;

@@ -98,7 +98,7 @@ const fn verification_rows(runs: SchedulerMetrics) -> [MetricRow; 2] {
         (
             "segue_events_verified_total",
             "counter",
-            "Stored events compared with their checksums in the background.",
+            "Stored events compared with their checksums.",
             runs.verified_events as u64,
         ),
         (

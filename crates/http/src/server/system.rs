@@ -80,7 +80,7 @@ async fn root(state: State<AppState>, params: QueryParams, headers: HeaderMap) -
     Ok(response)
 }
 
-/// Checks that the server works. It fails if the file of the database was deleted or replaced.
+/// Checks that the server works. It fails if the file of the database was deleted, replaced or truncated.
 #[utoipa::path(get, path = "/ok", tag = "system", security(()), params(("check_db" = Option<bool>, Query, description = "Whether to check the database too.")),
     responses((status = 200, body = HealthStatus), (status = 422, body = ErrorBody), (status = 503, body = ErrorBody)))]
 async fn ok(State(state): State<AppState>, params: QueryParams) -> Result<Json<HealthStatus>, ApiError> {

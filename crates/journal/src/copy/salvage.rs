@@ -20,7 +20,7 @@ use crate::engines::sql::{SqlConnection, SqlValue};
 use crate::tables::columns::read_column;
 use crate::tables::consistency::{CONSISTENCY_QUERIES, PROBLEMS_MAX};
 use crate::tables::events::verification;
-use crate::{DamagedEvent, Error, Result};
+use crate::{DamagedEvent, Error, Result, VerificationPosition};
 
 /// The largest distance between two keys over which a readable row is looked for.
 const KEY_GAP_MAX: i64 = 1 << 40;
@@ -334,7 +334,7 @@ const HEAD_SQL: &str = "INSERT INTO thread_heads (thread_key, thread_id, assista
 
 /// Deletes the events that do not match their checksums, and returns them.
 fn remove_damaged_events(connection: &SqlConnection) -> Result<Vec<DamagedEvent>> {
-    let (mut position, mut damaged) = (0, Vec::new());
+    let (mut position, mut damaged) = (VerificationPosition::OLDEST, Vec::new());
     loop {
         let batch = verification::verify_batch(connection, position, BATCH_EVENTS)?;
         for event in &batch.damaged {

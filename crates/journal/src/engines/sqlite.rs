@@ -178,6 +178,17 @@ impl SqliteStore {
         result.map_err(|error| self.path.classify_error(error))
     }
 
+    /// Converts the error of a read. If the file is damaged because it was truncated or replaced, the error says so.
+    fn explain_error(&self, error: Error) -> Error {
+        match (self.path.classify_error(error), self.check_files()) {
+            (
+                Error::Corrupt { .. },
+                Err(lost @ (Error::FileReplaced { .. } | Error::FileTruncated { .. })),
+            ) => lost,
+            (error, _) => error,
+        }
+    }
+
     /// Executes a query on the current thread and on the writer's connection, if the writer is idle and no reading
     /// connection is open. Opening one would take several times as long: it reads the whole schema. A process that
     /// performs one command often needs none. Large reads would delay the commits of others, so only the first
@@ -270,7 +281,7 @@ impl Engine for SqliteStore {
                 }
                 (None, None, _) => self.query_writer(query).await?,
             };
-            result.map_err(|error| self.path.classify_error(error))
+            result.map_err(|error| self.explain_error(error))
         })
     }
 
@@ -290,7 +301,11 @@ impl Engine for SqliteStore {
     }
 
     fn check_files(&self) -> Result<()> {
-        self.readers.as_ref().map_or(Ok(()), |readers| readers.files().check())
+        let check = self.readers.as_ref().map_or(Ok(()), |readers| readers.files().check());
+        if let Err(Error::FileTruncated { .. }) = &check {
+            self.path.record_truncation();
+        }
+        check
     }
 
     async fn check_health(&self, depth: HealthCheckDepth) -> Result<StoreHealth> {

@@ -3,6 +3,7 @@
 //! (`memory::summary_removal`).
 
 pub(crate) mod checksums;
+mod event_filter;
 mod event_rows;
 pub(crate) mod pins;
 pub(crate) mod rewinds;
@@ -18,13 +19,13 @@ use protocol::{Category, Event, EventId, EventType, NewEvent, RawJson, RunId, Se
 use uuid::Uuid;
 
 use self::checksums::{COLUMNS, EventColumns};
+use self::event_filter::{is_selected, page_conditions};
 use self::event_rows::NewEventRow;
 use super::columns::{encode_counter, encode_json, encode_time};
 use super::memory::turns;
 use super::threads;
 use super::{check_page_limit, runs};
 use crate::query::verification::DAMAGED_EVENT_TYPE;
-use crate::view::history::BOUNDARY_EVENTS;
 use crate::{DamageHandling, Error, EventQuery, Result, SupersededVisibility, ThreadSize};
 
 /// The highest possible seq of a thread. The search index stores a seq in 32 bits.
@@ -194,8 +195,8 @@ pub(crate) fn thread_page(db: &SqlConnection, thread_id: ThreadId, query: &Event
     })
 }
 
-/// Returns a page as [`thread_page`] does, with one statement, or `None` if the thread has superseded events that the query leaves
-/// out. Used for PostgreSQL.
+/// Returns a page as [`thread_page`] does, with one statement. `None` if the thread has superseded events that the query leaves
+/// out, or if events of a later version took the place of others. Used for PostgreSQL.
 ///
 /// # Errors
 /// [`Error::InvalidRequest`] if the limit is zero or too large.
@@ -207,7 +208,7 @@ pub(crate) fn unrewound_page(
     let limit = check_page_limit("events", query.limit)?;
     let (after, before) =
         (query.after.map_or(0, encode_counter), query.before.map_or(i64::MAX, encode_counter));
-    let (mut events, mut is_rewound) = (Vec::new(), false);
+    let (mut events, mut rows, mut is_rewound) = (Vec::new(), 0, false);
     db.prepare(&unrewound_page_sql(query))?.for_each_row(
         (thread_id.to_string(), after, before, limit),
         |row| {
@@ -216,14 +217,17 @@ pub(crate) fn unrewound_page(
             if is_rewound {
                 return Ok(ControlFlow::Break(()));
             }
-            events.push(read_event(row, thread_id, query.damage)?);
+            rows += 1;
+            let event = read_event(row, thread_id, query.damage)?;
+            events.extend(Some(event).filter(|event| is_selected(query, event)));
             Ok(ControlFlow::Continue(()))
         },
     )?;
     if query.after.is_none() {
         events.reverse();
     }
-    Ok((!is_rewound).then_some(events))
+    let is_cut = rows == query.limit && events.len() < rows;
+    Ok((!is_rewound && !is_cut).then_some(events))
 }
 
 /// Returns the statement for a page of the thread `$1`: its events between `$2` and `$3` (exclusive), at most `$4`. If the
@@ -335,8 +339,7 @@ impl EventPageReader<'_> {
         {
             events = match *group {
                 [(after, before)] => {
-                    let direction = if self.query.after.is_some() { "ASC" } else { "DESC" };
-                    self.select_events(direction, SeqBounds { after, before }, events)?
+                    self.select_events(self.direction(), SeqBounds { after, before }, events)?
                 }
                 _ => self.select_events_of_ranges(group, events)?,
             };
@@ -349,13 +352,30 @@ impl EventPageReader<'_> {
     /// Appends the matching events of several ranges to `events`, up to the limit of the page, with one statement of
     /// PostgreSQL.
     fn select_events_of_ranges(&self, ranges: &[(i64, i64)], mut events: Vec<Event>) -> Result<Vec<Event>> {
-        let limit = encode_counter((self.query.limit - events.len()) as u64);
+        let (first_new, limit) = (events.len(), self.query.limit - events.len());
+        let mut rows = 0;
         let mut statement = self.db.prepare(&ranges_sql(self.query))?;
-        statement.for_each_row((self.key, encode_json(&ranges)?, limit), |row| {
-            events.push(read_event(row, self.thread_id, self.query.damage)?);
+        let parameters = (self.key, encode_json(&ranges)?, encode_counter(limit as u64));
+        statement.for_each_row(parameters, |row| {
+            rows += 1;
+            let event = read_event(row, self.thread_id, self.query.damage)?;
+            events.extend(Some(event).filter(|event| is_selected(self.query, event)));
             Ok(ControlFlow::Continue(()))
         })?;
+        if rows < limit || events.len() == self.query.limit {
+            return Ok(events);
+        }
+        // Events of a later version took the place of others.
+        events.truncate(first_new);
+        for &(after, before) in ranges {
+            events = self.select_events(self.direction(), SeqBounds { after, before }, events)?;
+        }
         Ok(events)
+    }
+
+    /// Returns the SQL direction in which the query is read.
+    const fn direction(&self) -> &'static str {
+        if self.query.after.is_some() { "ASC" } else { "DESC" }
     }
 
     /// Appends the events of a range to `events`, up to the limit of the page.
@@ -394,17 +414,29 @@ impl EventPageReader<'_> {
     fn select_events(
         &self,
         direction: &str,
-        bounds: SeqBounds,
+        mut bounds: SeqBounds,
         mut events: Vec<Event>,
     ) -> Result<Vec<Event>> {
-        let limit = encode_counter((self.query.limit - events.len()) as u64);
         let mut statement = self.db.prepare(&page_sql(self.query, direction))?;
-        let parameters = (self.key, bounds.after, bounds.before, limit);
-        statement.for_each_row(parameters, |row| {
-            events.push(read_event(row, self.thread_id, self.query.damage)?);
-            Ok(ControlFlow::Continue(()))
-        })?;
-        Ok(events)
+        loop {
+            let limit = self.query.limit - events.len();
+            let (mut rows, mut last_seq) = (0, 0);
+            let parameters = (self.key, bounds.after, bounds.before, encode_counter(limit as u64));
+            statement.for_each_row(parameters, |row| {
+                let event = read_event(row, self.thread_id, self.query.damage)?;
+                (rows, last_seq) = (rows + 1, encode_counter(event.seq));
+                events.extend(Some(event).filter(|event| is_selected(self.query, event)));
+                Ok(ControlFlow::Continue(()))
+            })?;
+            if rows < limit || events.len() == self.query.limit {
+                return Ok(events);
+            }
+            // Events of a later version took the place of others.
+            match direction {
+                "ASC" => bounds.after = last_seq,
+                _ => bounds.before = last_seq,
+            }
+        }
     }
 }
 
@@ -430,31 +462,6 @@ fn ranges_sql(query: &EventQuery) -> String {
              ORDER BY seq {direction} LIMIT $3) AS of_range
          ORDER BY seq {direction} LIMIT $3"
     )
-}
-
-/// Returns the conditions of a query on categories and types, each after ` AND `.
-fn page_conditions(query: &EventQuery) -> String {
-    // Names are listed in catalog order, so that equal queries produce the same statement. They are literals and not
-    // parameters, because SQLite uses the partial index of markers only if it can prove that the statement selects
-    // nothing else.
-    let categories = Category::ALL.into_iter().filter(|category| query.categories.contains(category));
-    let types = EventType::ALL.iter().filter(|event_type| query.types.contains(event_type));
-    let conditions = [
-        ("category", categories.map(Category::as_str).collect::<Vec<_>>()),
-        ("event_type", types.map(|event_type| event_type.as_str()).collect()),
-    ];
-    let conditions = conditions.iter().filter(|(_, names)| !names.is_empty());
-    let mut conditions: String =
-        conditions.map(|(column, names)| format!(" AND {column} IN ('{}')", names.join("', '"))).collect();
-    if !query.types.is_empty() && query.types.iter().all(|event_type| BOUNDARY_EVENTS.contains(event_type)) {
-        conditions.push_str(" AND ");
-        conditions.push_str(CONTEXT_CHANGE_EVENTS);
-    }
-    if query.types == [EventType::PinsChanged] {
-        conditions.push_str(" AND ");
-        conditions.push_str(PIN_EVENTS);
-    }
-    conditions
 }
 
 /// Returns the statement for a page of events of the run `$4`: the events of the thread `$1` in the range `$2 ..=

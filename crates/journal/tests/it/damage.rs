@@ -1,6 +1,6 @@
 //! Unusable databases: each cause has its own error, and the file is not changed.
 
-mod events;
+pub mod events;
 
 use std::fs;
 use std::io::{Seek, SeekFrom, Write as _};

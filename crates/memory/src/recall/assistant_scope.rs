@@ -81,6 +81,7 @@ pub(super) async fn recall_from_assistant(
         excerpts,
         notes,
         remaining,
+        damaged: collector.damaged,
         backlog,
         meaning,
         resume_at: None,
@@ -107,7 +108,11 @@ async fn is_visible(
     let event_of = async |thread_id| -> Result<_, RecallError> {
         Ok(messages::read_utterance(store, thread_id, seq).await?.map(|utterance| utterance.event_id))
     };
-    Ok(event_of(thread_id).await? == event_of(match_thread_id).await?)
+    match (event_of(thread_id).await, event_of(match_thread_id).await) {
+        // The collector reads the match again, and counts it if it is the damaged one.
+        (Err(error), _) | (_, Err(error)) if error.is_message_damaged() => Ok(false),
+        (own, matched) => Ok(own? == matched?),
+    }
 }
 
 /// Returns the requesting thread.

@@ -8,7 +8,8 @@ use std::collections::HashSet;
 
 use jiff::Timestamp;
 use journal::{
-    EventQuery, IndexAnswer, IndexBacklog, MeaningComparison, RankQuery, RankedMessage, Store, ThreadPrefix,
+    DamageHandling, EventQuery, IndexAnswer, IndexBacklog, MeaningComparison, RankQuery, RankedMessage,
+    Store, ThreadPrefix, is_damaged,
 };
 use model::tokens::{CHARS_PER_TOKEN, weight};
 use protocol::{Category, EventId, Seq, ThreadId};
@@ -60,6 +61,8 @@ pub(super) struct RecallCollector<'a> {
     pub(super) matches_max: usize,
     /// The rest of the budget in plain characters, by [`weight`].
     remaining_weight: u64,
+    /// Number of messages that were left out because they are damaged.
+    pub(super) damaged: u64,
     /// Events that the answer already contains, or that are candidates for it. A fork copies events with their ids, so
     /// that a message and its copy count once.
     placed_events: HashSet<EventId>,
@@ -103,6 +106,7 @@ impl<'a> RecallCollector<'a> {
             id_digits,
             matches_max: SHOWN_MAX,
             remaining_weight,
+            damaged: 0,
             placed_events: HashSet::new(),
         }
     }
@@ -175,6 +179,7 @@ impl<'a> RecallCollector<'a> {
             notes: Vec::new(),
             excerpts,
             remaining,
+            damaged: self.damaged,
             backlog: IndexBacklog::default(),
             meaning: MeaningComparison::Off,
             resume_at: None,
@@ -197,6 +202,14 @@ impl<'a> RecallCollector<'a> {
         let excerpts = self.build_excerpts(matches).await?;
         let hidden = read - excerpts.len();
         Ok((excerpts, hidden))
+    }
+
+    /// Counts a damaged message. The sentence about them takes a part of the budget.
+    fn count_damaged(&mut self) {
+        if self.damaged == 0 {
+            self.remaining_weight = self.remaining_weight.saturating_sub(render::DAMAGED_CHARS_MAX);
+        }
+        self.damaged += 1;
     }
 
     /// Returns the notes that fit the budget and together take at most `tokens_max` tokens. A note that does not fit is
@@ -230,14 +243,20 @@ impl<'a> RecallCollector<'a> {
     }
 
     /// Reads a message and cuts it to its best passage. Returns `None` for a message without text, for the answer of a
-    /// recall, and for a copy of a message that has been read already.
+    /// recall, for a copy of a message that has been read already, and for a damaged message, which is counted.
     async fn read_message(
         &mut self,
         thread_id: ThreadId,
         seq: Seq,
         finder: &QueryWordFinder,
     ) -> Result<Option<RecalledMessage>, RecallError> {
-        let utterance = messages::read_utterance(self.store, thread_id, seq).await?;
+        let utterance = match messages::read_utterance(self.store, thread_id, seq).await {
+            Err(error) if error.is_message_damaged() => {
+                self.count_damaged();
+                return Ok(None);
+            }
+            utterance => utterance?,
+        };
         let Some(utterance) = utterance.filter(|utterance| self.placed_events.insert(utterance.event_id))
         else {
             return Ok(None);
@@ -331,12 +350,17 @@ impl<'a> RecallCollector<'a> {
             let query = EventQuery {
                 before: Some(end),
                 categories: vec![Category::Message],
+                damage: DamageHandling::Mark,
                 ..EventQuery::after(cursor, RANGE_PAGE_ROWS)
             };
             let page = self.store.events(thread_id, query).await?;
             let Some(last) = page.last() else { break None };
             cursor = last.seq;
             for event in &page {
+                if is_damaged(event) {
+                    self.count_damaged();
+                    continue;
+                }
                 let Some(utterance) = Utterance::from_event(event) else { continue };
                 let skipped = if event.seq == from { from_char } else { 0 };
                 let whole = RecalledMessage { is_match: true, ..utterance.into_recalled_message(thread_id) };

@@ -77,6 +77,12 @@ pub enum RecallError {
 }
 
 impl RecallError {
+    /// Returns whether a message could not be read because its stored form is damaged. A single one does not make a recall
+    /// or a search fail.
+    pub(crate) const fn is_message_damaged(&self) -> bool {
+        matches!(self, Self::Journal(journal::Error::DamagedEvent { .. }))
+    }
+
     /// Returns what the model or the user can do about the error, as a clause without a period.
     pub fn hint(&self) -> String {
         match self {
@@ -94,6 +100,9 @@ impl RecallError {
             Self::AmbiguousThread { .. } => "give more of the id".to_owned(),
             Self::Cycle { .. } | Self::ParentMissing { .. } | Self::BranchUnknown { .. } => {
                 "give the whole id of this thread as `thread`, to look for it there alone".to_owned()
+            }
+            Self::Journal(error) if error.is_corruption() => {
+                "tell the user that the database is damaged; `segue doctor` shows where".to_owned()
             }
             Self::Journal(_) => "try again".to_owned(),
         }

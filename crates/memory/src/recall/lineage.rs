@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use journal::{EventQuery, HandoffFilter, Store, SupersededVisibility, ThreadPrefix};
+use journal::{DamageHandling, EventQuery, HandoffFilter, Store, SupersededVisibility, ThreadPrefix};
 
 use protocol::{Category, Event, EventType, Handoff, HandoffId, ParentKind, Seq, Thread, ThreadId};
 
@@ -152,8 +152,8 @@ async fn add_merged_threads(store: &dyn Store, lineage: &mut Vec<Ancestor>) -> R
 /// that accepted the handoff. Messages before it belong to the child's conversation even if they were added during the
 /// review, after the range that the summary covers.
 ///
-/// If the acceptance is not within [`EVENTS_SCANNED_MAX`] middleware events after the covered range, the conversation
-/// ends with that range.
+/// If the acceptance is damaged, or not within [`EVENTS_SCANNED_MAX`] middleware events after the covered range, the
+/// conversation ends with that range.
 async fn departure_seq(
     store: &dyn Store,
     parent_id: ThreadId,
@@ -170,6 +170,7 @@ async fn departure_seq(
         let query = EventQuery {
             categories: vec![Category::Middleware],
             superseded: SupersededVisibility::Shown,
+            damage: DamageHandling::Mark,
             ..EventQuery::after(cursor, 1)
         };
         let Some(event) = store.events(parent_id, query).await?.pop() else { break };

@@ -1,7 +1,7 @@
 //! Reads single messages by their location, and the messages adjacent to them.
 
 use jiff::Timestamp;
-use journal::{EventQuery, Store};
+use journal::{DamageHandling, EventQuery, Store};
 use protocol::{Category, Event, EventId, Message, Seq, ThreadId};
 
 use super::passage::readable_text;
@@ -47,6 +47,9 @@ impl Utterance {
 
 /// Reads the message `seq` of a thread. Returns `None` in the cases of [`Utterance::from_event`], and for a superseded
 /// message.
+///
+/// # Errors
+/// [`RecallError::is_message_damaged`] if its stored form is damaged.
 pub(crate) async fn read_utterance(
     store: &dyn Store,
     thread_id: ThreadId,
@@ -58,7 +61,7 @@ pub(crate) async fn read_utterance(
 
 /// Reads the messages directly before and after the message `seq`. The message after it must be before the seq `end`.
 ///
-/// An adjacent message without readable text is `None`; the message beyond it is not read instead.
+/// An adjacent message that is damaged or has no readable text is `None`; the message beyond it is not read instead.
 pub(crate) async fn read_adjacent(
     store: &dyn Store,
     thread_id: ThreadId,
@@ -69,7 +72,8 @@ pub(crate) async fn read_adjacent(
     let after = EventQuery { before: end, ..EventQuery::after(seq, 1) };
     let mut adjacent = [None, None];
     for (query, slot) in [before, after].into_iter().zip(&mut adjacent) {
-        let query = EventQuery { categories: vec![Category::Message], ..query };
+        let damage = DamageHandling::Mark;
+        let query = EventQuery { categories: vec![Category::Message], damage, ..query };
         *slot = store.events(thread_id, query).await?.pop().as_ref().and_then(Utterance::from_event);
     }
     Ok(adjacent)

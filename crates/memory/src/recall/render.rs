@@ -28,11 +28,15 @@ const THREAD_DEPARTED: &str = include_str!("../../prompts/recall/left.md");
 const NOT_INDEXED: &str = include_str!("../../prompts/recall/not_indexed.md");
 /// The closing sentence when the embedding model does not answer.
 const WORDS_ONLY: &str = include_str!("../../prompts/recall/words_only.md");
+/// The closing sentence when damaged messages were left out.
+const DAMAGED: &str = include_str!("../../prompts/recall/damaged.md");
 /// The closing sentence of a range whose first message was cut.
 const MESSAGE_CONTINUES: &str = include_str!("../../prompts/recall/goes_on.md");
 
 /// Upper bound in characters of everything but the passages. It is reserved in the budget of an answer.
 pub(super) const FRAME_CHARS_MAX: u64 = 1_000;
+/// Upper bound in characters of the sentence about damaged messages, which is not a part of [`FRAME_CHARS_MAX`].
+pub(super) const DAMAGED_CHARS_MAX: u64 = 120;
 /// The line between two excerpts.
 const SEPARATOR: &str = "--\n";
 /// Minimum number of hex digits of a thread id. More are shown where these are not unique.
@@ -78,8 +82,8 @@ impl RecallResult {
         self.excerpts.is_empty() && self.notes.is_empty()
     }
 
-    /// Returns the closing sentences: how to read on in a message that was cut, which messages remain, and which were
-    /// not searched.
+    /// Returns the closing sentences: how to read on in a message that was cut, which messages remain, which are damaged, and
+    /// which were not searched.
     fn remaining_text(&self) -> String {
         let continues = self.resume_at.map(|(seq, chars)| {
             // The tool's argument `from_char` counts from one.
@@ -91,13 +95,14 @@ impl RecallResult {
         });
         let words_only = matches!(self.meaning, MeaningComparison::Unavailable { .. })
             .then(|| WORDS_ONLY.trim().to_owned());
-        let sentences = [continues, Some(self.remaining_messages_text()), not_indexed, words_only];
+        let damaged = (self.damaged > 0).then(|| fill_number(DAMAGED, "{{count}}", self.damaged));
+        let sentences = [continues, Some(self.remaining_messages_text()), damaged, not_indexed, words_only];
         sentences.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
 
     /// Returns the sentence about the messages that the excerpts do not contain.
     fn remaining_messages_text(&self) -> String {
-        let is_empty = self.is_empty();
+        let is_empty = self.is_empty() && self.damaged == 0;
         match (self.remaining, self.departed_at) {
             (Remaining::Messages(0), _) if is_empty && self.scope == RecallScope::Everything => {
                 NOTHING_FOUND_ANYWHERE.trim().to_owned()

@@ -1,8 +1,8 @@
 //! Determines which part of a thread the requesting model already sees: its current turn, except for compacted
-//! messages.
+//! messages. Damaged events are ignored, because this only decides which messages need not be found.
 
 use journal::view::context::ContextOutline;
-use journal::{EventQuery, Store};
+use journal::{DamageHandling, EventQuery, Store};
 use protocol::{Category, Event, EventType, Seq, ThreadId, TurnsArchived};
 
 use super::RecallError;
@@ -86,7 +86,8 @@ fn is_context_departure(event: &Event) -> bool {
 /// first page after the seq `after`, or the newest page.
 fn boundaries_query(after: Option<Seq>) -> EventQuery {
     let types = vec![EventType::Compacted, EventType::CompactionUndone, EventType::TurnsArchived];
-    EventQuery { after, types, limit: BOUNDARIES_PAGE_ROWS, ..EventQuery::default() }
+    let damage = DamageHandling::Mark;
+    EventQuery { after, types, damage, limit: BOUNDARIES_PAGE_ROWS, ..EventQuery::default() }
 }
 
 /// Returns the seq of the user's newest message, which begins the current turn. Messages that a program injected in the
@@ -94,6 +95,7 @@ fn boundaries_query(after: Option<Seq>) -> EventQuery {
 async fn turn_start_seq(store: &dyn Store, thread_id: ThreadId) -> Result<Option<Seq>, RecallError> {
     let mut query = EventQuery {
         categories: vec![Category::Message],
+        damage: DamageHandling::Mark,
         after: None,
         ..EventQuery::after(0, TURN_PAGE_ROWS)
     };

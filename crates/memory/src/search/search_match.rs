@@ -29,7 +29,7 @@ impl SearchMatch {
             HitLocation::Message { thread_id, seq, .. } => {
                 match messages::read_utterance(store, thread_id, seq).await {
                     // The text of the hit says that the message is damaged. Its author is unknown.
-                    Err(error) if is_damage(&error) => None,
+                    Err(error) if error.is_message_damaged() => None,
                     utterance => match utterance? {
                         Some(utterance) => Some(utterance.speaker),
                         None => return Ok(None),
@@ -72,10 +72,7 @@ impl SearchMatch {
         let source = match self.hit.location.clone() {
             HitLocation::Message { thread_id, seq, .. } => {
                 let speaker = self.speaker.clone().unwrap_or(Speaker::Tool(None));
-                let [before, after] = match messages::read_adjacent(store, thread_id, seq, None).await {
-                    Err(error) if is_damage(&error) => [None, None],
-                    adjacent => adjacent?,
-                };
+                let [before, after] = messages::read_adjacent(store, thread_id, seq, None).await?;
                 let (before, after) = (before.map(adjacent_message), after.map(adjacent_message));
                 SearchHitSource::Message { thread_id, seq, speaker, before, after }
             }
@@ -107,11 +104,6 @@ impl SearchMatch {
     pub(crate) fn redacted_text(&self) -> Cow<'_, str> {
         redact(&self.hit.text)
     }
-}
-
-/// Returns whether a message could not be read because its stored form is damaged. A single one does not make a search fail.
-const fn is_damage(error: &RecallError) -> bool {
-    matches!(error, RecallError::Journal(journal::Error::DamagedEvent { .. }))
 }
 
 fn adjacent_message(utterance: Utterance) -> AdjacentMessage {

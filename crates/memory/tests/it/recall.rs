@@ -2,6 +2,7 @@
 
 mod answers;
 mod condensed;
+mod damage;
 mod everything;
 mod finding;
 mod lineage;

@@ -92,6 +92,23 @@ pub(crate) fn progress_display(screen: &Screen, format: OutputFormat, unit: Prog
     }
 }
 
+/// Performs long work with a progress bar. Ctrl-C stops it.
+///
+/// # Errors
+/// Fails if the user does not wait for the work to stop.
+pub(crate) async fn run_with_bar<T, W: Future<Output = T>>(
+    bar: ProgressDisplay,
+    work: impl FnOnce(FrameSender, CancellationToken) -> W,
+) -> Result<T, CliFailure> {
+    let show_progress = |event: WatchEvent<'_>| {
+        if let WatchEvent::Frame(_, frame) = event {
+            bar.update(frame);
+        }
+        Ok(WatchControl::Continue)
+    };
+    Ok(watch(work, show_progress).await?)
+}
+
 /// Performs work with a progress bar, and prints its notices.
 ///
 /// # Errors

@@ -231,6 +231,30 @@ fn a1_a_server_whose_database_is_replaced_ends_and_acknowledges_nothing() {
 }
 
 #[test]
+fn a1_a_server_whose_database_is_truncated_ends_and_acknowledges_nothing() {
+    let remainders: [fn(u64) -> u64; 2] = [|length| length / 2, |_| 0];
+    for remainder in remainders {
+        let sandbox = TestSandbox::new().with_file_database();
+        let path = sandbox.home().join("segue.db");
+        sandbox.threads();
+        // The tables are in the file, and not only in its log.
+        sandbox.execute_sql("PRAGMA wal_checkpoint(TRUNCATE)");
+        let mut command = sandbox.command(&["serve", "--addr", "127.0.0.1:0", "--json"]);
+        command.stderr(Stdio::piped());
+        let serving = ServeProcess::spawn(command);
+        let api = owner_client(&serving);
+        create_thread(&api);
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(remainder(file.metadata().unwrap().len())).unwrap();
+        let refused = api.post("/threads", &json!({}));
+        assert_eq!(refused.status, 503, "{}", refused.text());
+        let (code, stderr) = serving.wait_for_failure();
+        assert_eq!(code, Some(1));
+        assert!(stderr.contains("was truncated to") && stderr.contains("segue db salvage"), "{stderr}");
+    }
+}
+
+#[test]
 fn j5_a_second_signal_ends_the_server_without_waiting_for_runs() {
     let reply = ScriptedReply::text("Never.").with_gate("never", GatePosition::Start);
     let model = ScriptedServer::start(Script::new([ScriptedReply { always: true, ..reply }])).unwrap();

@@ -11,7 +11,7 @@ use journal::{
     HealthCheckDepth, ImportSource, IndexAnswer, IndexBacklog, IndexHit, ItemHit, ItemQuery, MemoryCounts,
     MemoryFact, NamespaceQuery, NotesRevision, NotesRevisionQuery, OutboxItem, OutboxQuery, RankQuery,
     RankedMessage, RunFilter, SearchQuery, Store, StoreHealth, StoredSummary, SummaryQuery,
-    SupersededVisibility, ThreadFilter, ThreadSize, Transaction, TurnQuery, Write,
+    SupersededVisibility, ThreadFilter, ThreadSize, Transaction, TurnQuery, VerificationPosition, Write,
 };
 use protocol::{
     ApiKey, AssistantId, Checkpoint, CheckpointEntry, CheckpointId, Event, EventType, FactId, Handoff,
@@ -221,7 +221,11 @@ impl Store for CrashingStore {
         self.archived_events_read.fetch_add(archived.count(), Ordering::SeqCst);
         Ok(events)
     }
-    async fn verify_events(&self, position: u64, limit: usize) -> journal::Result<EventVerification> {
+    async fn verify_events(
+        &self,
+        position: VerificationPosition,
+        limit: usize,
+    ) -> journal::Result<EventVerification> {
         self.inner.verify_events(position, limit).await
     }
     async fn messages_after(&self, thread_id: ThreadId, seq: Seq) -> journal::Result<u64> {

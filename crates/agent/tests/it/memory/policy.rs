@@ -191,6 +191,11 @@ async fn f8_without_a_model_the_offline_summary_is_stored() {
     );
 }
 
+async fn run_doctor(agent: &Agent) -> Vec<agent::DoctorCheck> {
+    let (frames, cancel) = unwatched();
+    agent.admin().run_doctor(&frames, &cancel).await.unwrap()
+}
+
 #[tokio::test]
 async fn the_doctor_reports_configured_models_that_cannot_be_used() {
     let (environment, server) = (TestEnvironment::new(), summarizing_server());
@@ -199,7 +204,7 @@ async fn the_doctor_reports_configured_models_that_cannot_be_used() {
         "[handoff]\nmodel = \"nobody/drafts\"\n[compaction]\nmodel = \"nobody/knows\"\n[memory]\nmodel = \"gemini\"\n",
     );
     let agent = environment.agent_over(environment.store(), TEST_MODEL);
-    let checks = agent.admin().run_doctor().await;
+    let checks = run_doctor(&agent).await;
     let models = [
         ("handoff.model", "nobody/drafts"),
         ("compaction.model", "nobody/knows"),
@@ -222,7 +227,7 @@ async fn the_doctor_reports_configured_models_that_cannot_be_used() {
     assert!(agent.memory().summarizer_problem().unwrap().contains("`gemini`"));
     for (setting, is_reported) in [("none", false), ("anthropic/claude-haiku-4-5", true)] {
         environment.configure_with_extra(&server, &format!("[memory]\nmodel = \"{setting}\"\n"));
-        let checks = environment.agent_over(environment.store(), TEST_MODEL).admin().run_doctor().await;
+        let checks = run_doctor(&environment.agent_over(environment.store(), TEST_MODEL)).await;
         let check = checks.iter().find(|check| check.name == "memory.model");
         assert_eq!(
             check.map(|check| check.verdict),

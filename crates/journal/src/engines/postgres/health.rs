@@ -8,7 +8,7 @@ use crate::tables::events::verification;
 use crate::tables::threads::ThreadHeadCache;
 use crate::{HealthCheckDepth, Result, StoreHealth};
 
-/// Returns counts and, at depth [`HealthCheckDepth::Integrity`], the problems found. An integrity check reads all
+/// Returns counts and, at the other depths than [`HealthCheckDepth::Counts`], the problems found. Finding them reads all
 /// rows, so it runs without time limits.
 pub(super) fn check_health(
     connection: &postgres::Connection,
@@ -17,7 +17,7 @@ pub(super) fn check_health(
 ) -> Result<StoreHealth> {
     match depth {
         HealthCheckDepth::Counts => read_health(connection, location, depth),
-        HealthCheckDepth::Integrity => {
+        HealthCheckDepth::Tables | HealthCheckDepth::Integrity => {
             connection.without_timeouts(|| read_health(connection, location, depth))
         }
     }
@@ -36,7 +36,7 @@ fn read_health(
         tables.prepare("SELECT pg_database_size(current_database())")?.query_row((), |row| row.get(0))?;
     let (problems, unchecked_events) = match depth {
         HealthCheckDepth::Counts => (Vec::new(), 0),
-        HealthCheckDepth::Integrity => find_problems(connection)?,
+        HealthCheckDepth::Tables | HealthCheckDepth::Integrity => find_problems(connection, depth)?,
     };
     Ok(StoreHealth {
         location: location.0.clone(),
@@ -49,9 +49,9 @@ fn read_health(
     })
 }
 
-/// Returns descriptions of inconsistent rows, of changed migrations and of damaged events, at most [`PROBLEMS_MAX`] for
-/// each check, and the number of events without a checksum.
-fn find_problems(connection: &postgres::Connection) -> Result<(Vec<String>, u64)> {
+/// Returns descriptions of inconsistent rows, of changed migrations and, at depth [`HealthCheckDepth::Integrity`], of damaged
+/// events, at most [`PROBLEMS_MAX`] for each check. Also returns the number of events without a checksum at that depth.
+fn find_problems(connection: &postgres::Connection, depth: HealthCheckDepth) -> Result<(Vec<String>, u64)> {
     let heads = ThreadHeadCache::default();
     let tables = SqlConnection::Postgres(connection, &heads);
     let mut problems = Vec::new();
@@ -60,7 +60,12 @@ fn find_problems(connection: &postgres::Connection) -> Result<(Vec<String>, u64)
         problems.extend(tables.prepare(&limited)?.query_map((), |row| row.get::<_, String>(0))?);
     }
     problems.extend(schema::migration_differences(connection)?);
-    let (damage, unchecked_events) = verification::find_damage(&tables)?;
-    problems.extend(damage);
-    Ok((problems, unchecked_events))
+    match depth {
+        HealthCheckDepth::Counts | HealthCheckDepth::Tables => Ok((problems, 0)),
+        HealthCheckDepth::Integrity => {
+            let report = verification::verify_all(&tables)?;
+            problems.extend(report.problems());
+            Ok((problems, report.unchecked))
+        }
+    }
 }

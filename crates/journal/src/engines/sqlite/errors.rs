@@ -31,6 +31,12 @@ impl DatabasePath {
         }
     }
 
+    /// Records that another program has truncated the file, which SQLite does not notice. A checkpoint would fill the rest of
+    /// the file with pages of the log, and hide that others are missing.
+    pub(crate) fn record_truncation(&self) {
+        self.1.get_or_init(|| "another program has truncated the file".to_owned());
+    }
+
     /// Converts errors of SQLite; other errors are returned unchanged.
     pub(crate) fn classify_error(&self, error: Error) -> Error {
         match error {

@@ -13,7 +13,7 @@ use crate::{HealthCheckDepth, Result, StoreHealth};
 const INVALID_JSON_QUERY: &str = "SELECT 'event row ' || event_row || ' is not JSON' FROM events
      WHERE NOT json_valid(content) OR (metadata IS NOT NULL AND NOT json_valid(metadata))";
 
-/// Returns counts and, at depth [`HealthCheckDepth::Integrity`], the problems found. An integrity check reads the
+/// Returns counts and, at the other depths than [`HealthCheckDepth::Counts`], the problems found. Finding them reads the
 /// whole file.
 pub(crate) fn check_health(
     connection: &Connection,
@@ -29,7 +29,7 @@ pub(crate) fn check_health(
     )?;
     let (problems, unchecked_events) = match depth {
         HealthCheckDepth::Counts => (Vec::new(), 0),
-        HealthCheckDepth::Integrity => find_problems(connection)?,
+        HealthCheckDepth::Tables | HealthCheckDepth::Integrity => find_problems(connection, depth)?,
     };
     Ok(StoreHealth {
         location: path.0.display().to_string(),
@@ -43,8 +43,9 @@ pub(crate) fn check_health(
 }
 
 /// Returns descriptions of damage, missing rows, inconsistent rows and changed migrations, at most [`PROBLEMS_MAX`]
-/// for each check, and the number of events without a checksum.
-fn find_problems(connection: &Connection) -> Result<(Vec<String>, u64)> {
+/// for each check, and the number of events without a checksum. Events are compared with their checksums only at depth
+/// [`HealthCheckDepth::Integrity`].
+fn find_problems(connection: &Connection, depth: HealthCheckDepth) -> Result<(Vec<String>, u64)> {
     let mut problems = collect_texts(connection, &format!("PRAGMA integrity_check({PROBLEMS_MAX})"))?;
     problems.retain(|problem| problem != "ok");
     if !problems.is_empty() {
@@ -60,9 +61,14 @@ fn find_problems(connection: &Connection) -> Result<(Vec<String>, u64)> {
         problems.extend(collect_texts(connection, &format!("{query} LIMIT {PROBLEMS_MAX}"))?);
     }
     problems.extend(schema::migration_differences(connection)?);
-    let (damage, unchecked_events) = verification::find_damage(&sql::SqlConnection::Sqlite(connection))?;
-    problems.extend(damage);
-    Ok((problems, unchecked_events))
+    match depth {
+        HealthCheckDepth::Counts | HealthCheckDepth::Tables => Ok((problems, 0)),
+        HealthCheckDepth::Integrity => {
+            let report = verification::verify_all(&sql::SqlConnection::Sqlite(connection))?;
+            problems.extend(report.problems());
+            Ok((problems, report.unchecked))
+        }
+    }
 }
 
 /// Returns the texts that a query selects. If damage of the file stops the query, the last text describes the damage.

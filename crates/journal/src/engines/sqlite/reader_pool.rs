@@ -100,6 +100,8 @@ impl ReaderPool {
             Some(connection) => connection,
             None => {
                 self.is_used.store(true, Ordering::Relaxed);
+                // A new connection deletes the log of a file that was truncated to nothing.
+                self.files.check()?;
                 let connection = connect::open_reader(&self.path, self.lock_wait)?;
                 self.files.check()?;
                 connection

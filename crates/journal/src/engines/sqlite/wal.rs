@@ -1,16 +1,20 @@
 //! The file of the write-ahead log (`-wal`): when closing keeps it, and the detection that it or the database file was
-//! replaced, while the database is open or closed. SQLite itself recovers and checkpoints the log.
+//! replaced, while the database is open or closed, or truncated while it is open. SQLite itself recovers and
+//! checkpoints the log.
 
 pub(super) mod mark;
+mod truncation;
 
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
+use self::truncation::FileExtent;
 use super::errors::DatabasePath;
 use crate::{Error, Result};
 
@@ -18,13 +22,15 @@ use crate::{Error, Result};
 const KEPT_BYTES_MAX: u64 = 1 << 20;
 
 /// The files of an open database. SQLite writes to a file that was opened also if its path names another file by then, and
-/// whatever it writes there is lost.
+/// whatever it writes there is lost. It does not notice either that another program truncates the file of the database.
 #[derive(Debug)]
 pub(super) struct OpenFiles {
     /// The path of the database.
     path: PathBuf,
     /// The file of the database.
     database: FileId,
+    /// The length of the file of the database at the last check, in bytes.
+    length: AtomicU64,
     /// The log; unset until it exists. SQLite keeps it while the database is open.
     log: OnceLock<FileId>,
 }
@@ -34,18 +40,6 @@ pub(super) struct OpenFiles {
 struct FileId(u64, u64);
 
 impl FileId {
-    /// Returns the id of the file at a path; `None` if there is none.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if the file cannot be inspected.
-    fn find(path: &Path) -> Result<Option<Self>> {
-        match std::fs::metadata(path) {
-            Ok(file) => Ok(Some(Self::from_metadata(&file))),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(Error::Io { path: path.to_owned(), source }),
-        }
-    }
-
     /// Returns the id in a file's metadata.
     #[cfg(unix)]
     fn from_metadata(file: &Metadata) -> Self {
@@ -67,21 +61,23 @@ impl OpenFiles {
     /// [`Error::FileReplaced`] if the file has been deleted since, and [`Error::Io`] if it cannot be inspected.
     pub(super) fn identify(database: &DatabasePath) -> Result<Self> {
         let path = database.0.clone();
-        let Some(id) = FileId::find(&path)? else { return Err(Error::FileReplaced { path }) };
-        let log = FileId::find(&log_path(&path))?.map_or_else(OnceLock::new, OnceLock::from);
-        Ok(Self { path, database: id, log })
+        let Some(file) = read_metadata(&path)? else { return Err(Error::FileReplaced { path }) };
+        let log = find_log(&path)?.map_or_else(OnceLock::new, OnceLock::from);
+        Ok(Self { path, database: FileId::from_metadata(&file), length: AtomicU64::new(file.len()), log })
     }
 
-    /// Checks that the paths still name these files. The caller has an open connection.
+    /// Checks that the paths still name these files, and that the file of the database was not truncated. The caller has an
+    /// open connection.
     ///
     /// # Errors
-    /// [`Error::FileReplaced`], and [`Error::Io`] if a file cannot be inspected.
+    /// [`Error::FileReplaced`], [`Error::FileTruncated`], and [`Error::Io`] if a file cannot be inspected.
     pub(super) fn check(&self) -> Result<()> {
         let replaced = || Error::FileReplaced { path: self.path.clone() };
-        if FileId::find(&self.path)? != Some(self.database) {
-            return Err(replaced());
+        match read_metadata(&self.path)? {
+            Some(file) if FileId::from_metadata(&file) == self.database => self.check_length(file.len())?,
+            Some(_) | None => return Err(replaced()),
         }
-        match (FileId::find(&log_path(&self.path))?, self.log.get()) {
+        match (find_log(&self.path)?, self.log.get()) {
             (None, None) => Ok(()),
             (Some(log), known) if *known.unwrap_or(&log) == log => {
                 self.log.get_or_init(|| log);
@@ -90,6 +86,42 @@ impl OpenFiles {
             (Some(_) | None, _) => Err(replaced()),
         }
     }
+
+    /// Checks that the file of the database was not truncated.
+    fn check_length(&self, length: u64) -> Result<()> {
+        if length < self.length.load(Ordering::Relaxed) {
+            match truncation::inspect_extent(&self.path) {
+                FileExtent::Whole => {}
+                FileExtent::Truncated => {
+                    return Err(Error::FileTruncated { path: self.path.clone(), length });
+                }
+                // The next check decides.
+                FileExtent::Unknown => return Ok(()),
+            }
+        }
+        self.length.store(length, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Returns the metadata of the file at a path; `None` if there is none.
+///
+/// # Errors
+/// [`Error::Io`] if the file cannot be inspected.
+fn read_metadata(path: &Path) -> Result<Option<Metadata>> {
+    match std::fs::metadata(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(Error::Io { path: path.to_owned(), source }),
+    }
+}
+
+/// Returns the id of the log of a database; `None` if there is none.
+///
+/// # Errors
+/// [`Error::Io`] if the file cannot be inspected.
+fn find_log(database: &Path) -> Result<Option<FileId>> {
+    Ok(read_metadata(&log_path(database))?.as_ref().map(FileId::from_metadata))
 }
 
 /// The outcome of a checkpoint that does not wait for others.

@@ -299,6 +299,10 @@ impl SqliteWriter {
             Err(Error::FileReplaced { path }) => {
                 replies.iter().map(|_| Err(Error::FileReplaced { path: path.clone() })).collect()
             }
+            Err(Error::FileTruncated { path, length }) => {
+                self.path.record_truncation();
+                replies.iter().map(|_| Err(Error::FileTruncated { path: path.clone(), length })).collect()
+            }
             // A file that cannot be inspected at this moment is still open.
             Ok(()) | Err(_) => outcomes,
         };
@@ -324,10 +328,11 @@ impl SqliteWriter {
         result
     }
 
-    /// Refuses commits because the file is damaged.
+    /// Refuses commits because the file is damaged. That it was truncated or replaced is the more exact reason.
     fn refuse_all(&self, replies: Vec<oneshot::Sender<Result<CommitReceipt>>>) {
         for reply in replies {
-            if let Err(error) = self.path.check_undamaged() {
+            let check = self.files.as_ref().map_or(Ok(()), |files| files.check());
+            if let Err(error) = check.and_then(|()| self.path.check_undamaged()) {
                 // The send fails if the caller was dropped. The result is not needed in that case.
                 let _ = reply.send(Err(error));
             }

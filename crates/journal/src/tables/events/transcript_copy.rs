@@ -50,17 +50,18 @@ fn copy_events(
     target: &ThreadHead,
     checksum_change: i64,
 ) -> Result<u64> {
-    let categories: Vec<String> =
-        Category::ALL.into_iter().filter(is_transcript).map(|name| format!("'{}'", name.as_str())).collect();
+    // The others are listed, because an event whose category is damaged may belong to the transcript.
+    let others = Category::ALL.into_iter().filter(|category| !is_transcript(category));
+    let others: Vec<String> = others.map(|category| format!("'{}'", category.as_str())).collect();
     let mut statement = db.prepare(&format!(
         "INSERT INTO events (thread_key, seq, event_id, run_id, category, event_type, created_at, metadata, content, checksum)
          SELECT $2, e.seq, e.event_id, e.run_id, e.category, e.event_type, e.created_at, e.metadata, e.content, {}
          FROM events e
          WHERE e.thread_key = $1 AND e.seq > (SELECT coalesce(max(seq), 0) FROM events WHERE thread_key = $2)
-             AND e.seq <= $3 AND e.category IN ({}) AND {}
+             AND e.seq <= $3 AND e.category NOT IN ({}) AND {}
          ORDER BY e.seq LIMIT {ROWS_PER_STATEMENT}",
         xor_sql("e.checksum", "CAST($4 AS BIGINT)"),
-        categories.join(", "),
+        others.join(", "),
         rewinds::visibility_condition("e.seq")
     ))?;
     let mut copied = 0;

@@ -1,32 +1,31 @@
-//! Comparison of stored events with their checksums, in the order in which they were stored. A caller verifies the whole
-//! journal batch by batch, so that it can report progress, stop, and let other work go first.
-
-use std::collections::BTreeMap;
-
-use protocol::{Seq, ThreadId};
+//! Comparison of stored events with their checksums, in the order in which they were stored or in the opposite order. A
+//! caller verifies the journal batch by batch, so that it can report progress, stop, and let other work go first.
 
 use super::checksums::{COLUMNS, EventColumns};
 use crate::engines::sql::SqlConnection;
 use crate::tables::check_page_limit;
 use crate::tables::columns::{encode_counter, read_column};
-use crate::tables::consistency::PROBLEMS_MAX;
-use crate::{DamagedEvent, Error, EventVerification, Result};
+use crate::{DamageReport, DamagedEvent, Error, EventVerification, Result, VerificationPosition};
 
-/// Number of events that [`find_damage`] reads at once.
+/// Number of events that [`verify_all`] reads at once.
 const BATCH_EVENTS: usize = 500;
-/// Maximum number of ranges of damaged events that are listed for a thread.
-const RANGES_MAX: usize = 10;
 
-/// Verifies at most `limit` events that were stored after the one at `position`.
+/// Verifies at most `limit` events from a position on.
 ///
 /// # Errors
 /// [`Error::InvalidRequest`] if the limit is zero or too large.
-pub(crate) fn verify_batch(db: &SqlConnection, position: u64, limit: usize) -> Result<EventVerification> {
+pub(crate) fn verify_batch(
+    db: &SqlConnection,
+    position: VerificationPosition,
+    limit: usize,
+) -> Result<EventVerification> {
+    use VerificationPosition::{After, Before};
+    let (After(bound) | Before(bound)) = position;
     let limit_parameter = check_page_limit("events to verify", limit)?;
     let mut verification = EventVerification::default();
     let mut last = None;
-    let mut statement = db.prepare(&batch_sql())?;
-    let results = statement.query_map((encode_counter(position), limit_parameter), |row| {
+    let mut statement = db.prepare(&batch_sql(position))?;
+    let results = statement.query_map((encode_counter(bound), limit_parameter), |row| {
         let (thread_id, event_row) = (read_column(row, "thread_id")?, row.get::<_, i64>("event_row")?);
         let stored = EventColumns::read_unverified(row, thread_id).and_then(|(columns, checksum)| {
             let is_equal = checksum.map(|checksum| checksum == columns.checksum(thread_id));
@@ -46,52 +45,37 @@ pub(crate) fn verify_batch(db: &SqlConnection, position: u64, limit: usize) -> R
         }
     })?;
     verification.events = results.len() as u64;
-    verification.next = last.filter(|_| results.len() == limit);
+    verification.next = last.filter(|_| results.len() == limit).map(|row| match position {
+        After(_) => After(row),
+        Before(_) => Before(row),
+    });
     verification.damaged = results.into_iter().flatten().collect();
     Ok(verification)
 }
 
-/// Compares all events with their checksums. Returns a text for each thread with damaged events, at most [`PROBLEMS_MAX`],
-/// and the number of events without a checksum.
-pub(crate) fn find_damage(db: &SqlConnection) -> Result<(Vec<String>, u64)> {
-    let (mut position, mut unchecked) = (0, 0);
-    let mut threads: BTreeMap<ThreadId, Vec<Seq>> = BTreeMap::new();
-    loop {
-        let batch = verify_batch(db, position, BATCH_EVENTS)?;
-        unchecked += batch.unchecked;
-        for DamagedEvent { thread_id, seq } in batch.damaged {
-            threads.entry(thread_id).or_default().push(seq);
-        }
-        match batch.next {
-            Some(next) => position = next,
-            None => break,
-        }
+/// Compares all events with their checksums.
+pub(crate) fn verify_all(db: &SqlConnection) -> Result<DamageReport> {
+    let mut report = DamageReport::default();
+    let mut position = Some(VerificationPosition::OLDEST);
+    while let Some(current) = position {
+        let batch = verify_batch(db, current, BATCH_EVENTS)?;
+        report.add_batch(&batch);
+        position = batch.next;
     }
-    let describe =
-        |(thread_id, seqs)| format!("damaged events of thread {thread_id}: {}", describe_seqs(seqs));
-    Ok((threads.into_iter().take(PROBLEMS_MAX as usize).map(describe).collect(), unchecked))
+    Ok(report)
 }
 
-/// Returns seqs as text, with consecutive ones as a range, and at most [`RANGES_MAX`] ranges.
-fn describe_seqs(mut seqs: Vec<Seq>) -> String {
-    seqs.sort_unstable();
-    let describe_range = |range: &[Seq]| match range {
-        [] => String::new(),
-        [only] => only.to_string(),
-        [first, .., last] => format!("{first}–{last}"),
+/// Returns the statement for the events after or before the row `$1`, at most `$2`. The events are the outer table, because
+/// only then are they read in the order of their rows.
+fn batch_sql(position: VerificationPosition) -> String {
+    let (comparison, direction) = match position {
+        VerificationPosition::After(_) => (">", "ASC"),
+        VerificationPosition::Before(_) => ("<", "DESC"),
     };
-    let ranges = seqs.chunk_by(|left, right| left + 1 == *right);
-    let texts: Vec<String> = ranges.clone().take(RANGES_MAX).map(describe_range).collect();
-    let omission = if ranges.count() > RANGES_MAX { ", …" } else { "" };
-    format!("{}{omission}", texts.join(", "))
-}
-
-/// Returns the statement for the events after the row `$1`, at most `$2`. The events are the outer table, because only then
-/// are they read in the order of their rows.
-fn batch_sql() -> String {
     format!(
         "SELECT {COLUMNS}, h.thread_id, e.event_row FROM events e CROSS JOIN thread_heads h
-         WHERE h.thread_key = e.thread_key AND e.event_row > $1 ORDER BY e.event_row LIMIT $2"
+         WHERE h.thread_key = e.thread_key AND e.event_row {comparison} $1
+         ORDER BY e.event_row {direction} LIMIT $2"
     )
 }
 
@@ -101,17 +85,13 @@ mod tests {
     use crate::tables::query_plan;
 
     #[test]
-    fn damaged_events_are_listed_in_ranges() {
-        assert_eq!(describe_seqs(vec![7, 5, 6, 9, 1]), "1, 5–7, 9");
-        let even = (0..11).map(|number| number * 2).collect();
-        assert_eq!(describe_seqs(even), "0, 2, 4, 6, 8, 10, 12, 14, 16, 18, …");
-    }
-
-    #[test]
     fn events_are_verified_in_the_order_of_their_rows() {
-        assert_eq!(
-            query_plan(&batch_sql()),
-            ["SEARCH e USING INTEGER PRIMARY KEY (rowid>?)", "SEARCH h USING INTEGER PRIMARY KEY (rowid=?)"]
-        );
+        for (position, bound) in
+            [(VerificationPosition::OLDEST, "rowid>?"), (VerificationPosition::NEWEST, "rowid<?")]
+        {
+            let events = format!("SEARCH e USING INTEGER PRIMARY KEY ({bound})");
+            let heads = "SEARCH h USING INTEGER PRIMARY KEY (rowid=?)".to_owned();
+            assert_eq!(query_plan(&batch_sql(position)), [events, heads]);
+        }
     }
 }

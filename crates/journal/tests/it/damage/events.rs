@@ -8,17 +8,18 @@ use journal::copy::{JournalLocation, LostEvents, copy, salvage};
 use journal::view::{HistoryEntry, HistoryItem};
 use journal::{
     DamagedEvent, Error, EventQuery, HealthCheckDepth, HistoryFilter, HistoryQuery, RunPatch, SqliteStore,
-    Store, SupersededVisibility, TurnQuery, Write, history_page,
+    Store, SupersededVisibility, TurnQuery, VerificationPosition, Write, history_page,
 };
 use proptest::prelude::*;
-use protocol::{AssistantId, EventType, NewEvent, RunStatus, Seq, ThreadId};
+use protocol::{AssistantId, Category, EventType, NewEvent, RunStatus, Seq, ThreadId};
 use rusqlite::Connection;
 use rusqlite::types::Value;
 use serde_json::json;
 use tempfile::TempDir;
 
 use crate::conformance::fixtures::{
-    ai, append, commit, create, fork, human, rewind, run, search_for, thread, tool_calls, tool_result,
+    ai, append, commit, compaction_event, create, event, fork, human, rewind, run, search_for, seqs, thread,
+    tool_calls, tool_result,
 };
 use crate::older;
 
@@ -62,7 +63,7 @@ async fn database() -> ClosedDatabase {
 }
 
 fn journal_event(how: &str) -> NewEvent {
-    crate::conformance::fixtures::event(EventType::RunStarted, &json!({"how": how, "model": "scripted/one"}))
+    event(EventType::RunStarted, &json!({"how": how, "model": "scripted/one"}))
 }
 
 /// Moves the content of the write-ahead log into the file.
@@ -151,11 +152,32 @@ proptest! {
             prop_assert!(is_damaged(&store.events(thread_id, single).await, seq));
             let before = store.events(thread_id, EventQuery { before: Some(seq), ..EventQuery::after(0, 50) }).await;
             prop_assert_eq!(before.unwrap().len() as u64, seq - 1);
-            let verified = store.verify_events(0, 50).await.unwrap();
+            let verified = store.verify_events(VerificationPosition::OLDEST, 50).await.unwrap();
             prop_assert_eq!(verified.damaged, vec![DamagedEvent { thread_id, seq }]);
             prop_assert_eq!((verified.events, verified.unchecked), (7, 0));
             Ok(())
         })?;
+    }
+}
+
+#[tokio::test]
+async fn events_are_verified_batch_by_batch_in_both_directions() {
+    let database = database().await;
+    for seq in [2, 6] {
+        database.change_byte(seq, "content", 20, 1);
+    }
+    let store = database.open();
+    for (start, expected) in
+        [(VerificationPosition::OLDEST, [2_u64, 6]), (VerificationPosition::NEWEST, [6, 2])]
+    {
+        let (mut position, mut events, mut damaged) = (Some(start), 0, Vec::new());
+        while let Some(current) = position {
+            let batch = store.verify_events(current, 3).await.unwrap();
+            events += batch.events;
+            damaged.extend(batch.damaged.iter().map(|event| event.seq));
+            position = batch.next;
+        }
+        assert_eq!((events, &damaged[..]), (7, &expected[..]), "{start:?}");
     }
 }
 
@@ -206,6 +228,148 @@ async fn a4_copies_of_a_damaged_event_are_damaged_too() {
     let copied = SqliteStore::open(&target).unwrap();
     let read = copied.events(database.thread_id, EventQuery::after(0, 50)).await;
     assert!(is_damaged(&read, 3), "{read:?}");
+}
+
+fn query_for(categories: &[Category], types: &[EventType]) -> EventQuery {
+    EventQuery { categories: categories.to_vec(), types: types.to_vec(), limit: 50, ..EventQuery::default() }
+}
+
+#[tokio::test]
+async fn a4_a_damaged_category_or_type_hides_no_event_from_a_filtered_read() {
+    use Category::{Message, Middleware};
+    for (column, position) in [("category", 0), ("category", 6), ("event_type", 0), ("event_type", 9)] {
+        let database = database().await;
+        database.change_byte(3, column, position, 1);
+        let store = database.open();
+        let thread_id = database.thread_id;
+        for query in [
+            query_for(&[Message], &[]),
+            query_for(&[Message, Middleware], &[]),
+            query_for(&[], &[EventType::AiMessage]),
+            query_for(&[Message], &[EventType::AiMessage, EventType::HumanMessage]),
+        ] {
+            for query in [query.clone(), EventQuery { after: Some(0), ..query }] {
+                let read = store.events(thread_id, query.clone()).await;
+                assert!(is_damaged(&read, 3), "{column} {position} {query:?}: {read:?}");
+            }
+        }
+        let newest = EventQuery { limit: 2, ..query_for(&[Message], &[]) };
+        let newest = store.events(thread_id, newest).await.unwrap();
+        assert_eq!(seqs(&newest), [6, 7], "only the events that are read count");
+        let entries = whole_history(&store, thread_id).await;
+        assert_eq!(damaged_seqs(&entries), [3], "{column} {position}");
+    }
+}
+
+#[tokio::test]
+async fn damage_of_an_event_that_is_no_message_leaves_the_messages_readable() {
+    for column in ["category", "event_type", "content"] {
+        let database = database().await;
+        database.change_byte(1, column, 3, 1);
+        let store = database.open();
+        let thread_id = database.thread_id;
+        let messages = store.events(thread_id, query_for(&[Category::Message], &[])).await.unwrap();
+        assert_eq!(seqs(&messages), [2, 3, 4, 5, 6, 7], "{column}");
+        let started = store.events(thread_id, query_for(&[], &[EventType::RunStarted])).await;
+        assert!(is_damaged(&started, 1), "{column}: {started:?}");
+    }
+}
+
+/// Markers and pins are found by indexes of their own, so the damage is in the row and not in the index.
+#[tokio::test]
+async fn a4_a_damaged_type_hides_neither_markers_nor_pins() {
+    let pins = event(EventType::PinsChanged, &json!({"pins": []}));
+    for (event, names) in [
+        (compaction_event((1, 2), None, "S"), "middlewaremiddleware:summarize"),
+        (pins, "contextpins_changed"),
+    ] {
+        let database = database().await;
+        let store = database.open();
+        let event_type = event.event_type;
+        assert_eq!(append(&store, database.thread_id, vec![event]).await.unwrap(), [8]);
+        drop(store);
+        checkpoint_log(&database.path);
+        database.flip_bit_of(names, names.len() * 8 - 3);
+        let store = database.open();
+        let query = query_for(&[], &[event_type]);
+        for query in [EventQuery { limit: 1, ..query.clone() }, EventQuery { after: Some(0), ..query }] {
+            let read = store.events(database.thread_id, query).await;
+            assert!(is_damaged(&read, 8), "{names}: {read:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a4_a_fork_leaves_out_no_message_whose_category_is_damaged() {
+    let database = database().await;
+    database.change_byte(3, "category", 0, 1);
+    let store = database.open();
+    let forked = thread();
+    let copy_events = Write::CopyEvents { from: database.thread_id, until: Some(3), into: forked.thread_id };
+    let refused = commit(&store, vec![Write::CreateThread(forked), copy_events]).await;
+    assert!(is_damaged(&refused, 3), "{refused:?}");
+}
+
+/// Gives these events of a thread names that only a later version knows.
+pub fn later_version_sql(seqs: &str) -> String {
+    format!(
+        "UPDATE events SET category = 'later', event_type = 'later_message', checksum = NULL WHERE seq IN ({seqs})"
+    )
+}
+
+/// Checks the pages of a thread of ten messages, of which a later version has stored the second, the third and the seventh.
+pub async fn check_pages_without_later_events(store: &dyn Store, thread_id: ThreadId) {
+    let messages = |limit| EventQuery { limit, ..query_for(&[Category::Message], &[]) };
+    for (query, expected) in [
+        (EventQuery { after: Some(0), ..messages(3) }, vec![1, 4, 5]),
+        (EventQuery { after: Some(1), ..messages(1) }, vec![4]),
+        (EventQuery { before: Some(8), ..messages(3) }, vec![4, 5, 6]),
+        (EventQuery { before: Some(4), ..messages(9) }, vec![1]),
+        (messages(8), vec![1, 4, 5, 6, 8, 9, 10]),
+        (EventQuery { limit: 6, ..query_for(&[], &[EventType::HumanMessage]) }, vec![4, 5, 6, 8, 9, 10]),
+        (messages(50), vec![1, 4, 5, 6, 8, 9, 10]),
+    ] {
+        let events = store.events(thread_id, query.clone()).await.unwrap();
+        assert_eq!(seqs(&events), expected, "{query:?}");
+    }
+    assert_eq!(store.events(thread_id, EventQuery::after(0, 50)).await.unwrap().len(), 10);
+}
+
+/// Appends nine messages, of which rewinds leave the first, the fourth and the seventh.
+pub async fn append_between_rewinds(store: &dyn Store, thread_id: ThreadId) {
+    for keep_seq in [1, 4, 7] {
+        append(store, thread_id, vec![human("kept"), human("superseded"), human("superseded")])
+            .await
+            .unwrap();
+        commit(store, vec![Write::Rewind { thread_id, keep_seq, at: jiff::Timestamp::UNIX_EPOCH }])
+            .await
+            .unwrap();
+    }
+}
+
+/// Checks the pages of the thread of [`append_between_rewinds`], of which a later version has stored the fourth message.
+pub async fn check_rewound_pages_without_later_events(store: &dyn Store, thread_id: ThreadId) {
+    for (after, limit) in [(Some(0), 2), (Some(0), 50), (None, 2), (None, 50)] {
+        let query = EventQuery { after, limit, ..query_for(&[Category::Message], &[]) };
+        assert_eq!(seqs(&store.events(thread_id, query).await.unwrap()), [1, 7], "{after:?} {limit}");
+    }
+}
+
+#[tokio::test]
+async fn a23_events_of_a_later_version_take_the_place_of_no_others_on_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    let store = SqliteStore::open(&path).unwrap();
+    let thread_id = create(&store).await;
+    append(&store, thread_id, (1..=10).map(|number| human(&number.to_string())).collect()).await.unwrap();
+    Connection::open(&path).unwrap().execute_batch(&later_version_sql("2, 3, 7")).unwrap();
+    check_pages_without_later_events(&store, thread_id).await;
+    let path = folder.path().join("rewound.db");
+    let store = SqliteStore::open(&path).unwrap();
+    let thread_id = create(&store).await;
+    append_between_rewinds(&store, thread_id).await;
+    Connection::open(&path).unwrap().execute_batch(&later_version_sql("4")).unwrap();
+    check_rewound_pages_without_later_events(&store, thread_id).await;
 }
 
 #[tokio::test]

@@ -116,6 +116,83 @@ async fn a1_nothing_is_acknowledged_after_a_file_of_the_open_database_was_replac
     }
 }
 
+fn truncate(path: &Path, length: u64) {
+    fs::OpenOptions::new().write(true).open(path).unwrap().set_len(length).unwrap();
+}
+
+/// Copies the log of a database that is open into its file.
+fn checkpoint(path: &Path) {
+    let sql = "PRAGMA wal_checkpoint(TRUNCATE)";
+    let is_blocked: bool = Connection::open(path).unwrap().query_row(sql, [], |row| row.get(0)).unwrap();
+    assert!(!is_blocked);
+}
+
+#[tokio::test]
+async fn a1_nothing_is_acknowledged_after_the_file_of_the_open_database_was_truncated() {
+    let remainders: [fn(u64) -> u64; 4] = [|_| 0, |_| 50, |length| length / 2, |length| length - length / 4];
+    for (number, remainder) in remainders.into_iter().enumerate() {
+        for has_log in [false, true] {
+            let (_folder, path, thread_id) = database().await;
+            let store = SqliteStore::open(&path).unwrap();
+            checkpoint(&path);
+            if has_log {
+                append(&store, thread_id, vec![human("kept")]).await.unwrap();
+            }
+            assert!(store.check_database().is_ok());
+            truncate(&path, remainder(fs::metadata(&path).unwrap().len()));
+            let rest = fs::read(&path).unwrap();
+            for _ in 0..2 {
+                let lost = append(&store, thread_id, vec![human("lost")]).await;
+                assert!(matches!(lost, Err(Error::FileTruncated { .. })), "{number} {has_log}: {lost:?}");
+                let check = store.check_database();
+                assert!(matches!(check, Err(Error::FileTruncated { .. })), "{number} {has_log}: {check:?}");
+            }
+            drop(store);
+            assert!(fs::read(&path).unwrap() == rest, "nothing was written to the rest of the file");
+            assert!(!has_log || log_length(&path) > 0, "the log with the newest transactions is kept");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_truncated_file_is_noticed_without_a_commit() {
+    let (_folder, path, thread_id) = database().await;
+    let store = SqliteStore::open(&path).unwrap();
+    append(&store, thread_id, vec![human("kept")]).await.unwrap();
+    checkpoint(&path);
+    assert!(store.check_database().is_ok());
+    truncate(&path, 0);
+    assert!(matches!(store.check_database(), Err(Error::FileTruncated { length: 0, .. })));
+    let read = store.health(HealthCheckDepth::Counts).await;
+    assert!(matches!(read, Err(Error::FileTruncated { .. })), "{read:?}");
+    drop(store);
+    assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+}
+
+#[tokio::test]
+async fn a_vacuum_of_another_process_is_no_truncation() {
+    let (_folder, path, thread_id) = database().await;
+    let store = SqliteStore::open(&path).unwrap();
+    let large = create(&store).await;
+    let messages = |count| (0..count).map(|_| human(&"words ".repeat(10_000))).collect();
+    append(&store, large, messages(40)).await.unwrap();
+    checkpoint(&path);
+    assert!(store.check_database().is_ok());
+    let length = fs::metadata(&path).unwrap().len();
+    store
+        .commit(Transaction { fence: None, writes: vec![Write::DeleteThread { thread_id: large }] })
+        .await
+        .unwrap();
+    Connection::open(&path).unwrap().execute_batch("VACUUM").unwrap();
+    checkpoint(&path);
+    assert!(fs::metadata(&path).unwrap().len() < length / 2);
+    // The pages that the database gets are in the log only.
+    append(&store, thread_id, messages(3)).await.unwrap();
+    assert!(store.check_database().is_ok());
+    drop(store);
+    assert_eq!(message_count(&path, thread_id).await, 4);
+}
+
 #[tokio::test]
 async fn without_its_log_a_file_is_intact_up_to_the_last_checkpoint() {
     let (folder, path, thread_id) = database().await;

@@ -28,6 +28,9 @@ struct RecallReport<'a> {
     /// A lower bound of the number of further matches.
     #[serde(skip_serializing_if = "Option::is_none")]
     more_messages: Option<u64>,
+    /// Number of matches, or of messages of the range, that are left out because they are damaged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    damaged_messages: Option<u64>,
     /// For words: the messages of the searched threads that are not indexed yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_indexed: Option<IndexBacklog>,
@@ -124,7 +127,8 @@ pub(crate) async fn run(context: &CommandContext, request: RecallRequest) -> Com
     show_query(context, thread_id, &query).await.map(|()| ExitReason::Success)
 }
 
-/// Prints the messages of the thread and its ancestors that match the words. Returns `false` if no message matches.
+/// Prints the messages of the thread and its ancestors that match the words, and the number of damaged ones. Returns `false`
+/// if no message matches.
 ///
 /// # Errors
 /// Fails if the text contains no word, the journal cannot be read, or stdout cannot be written.
@@ -135,7 +139,7 @@ pub(crate) async fn show_matches(
 ) -> Result<bool, CliFailure> {
     let query = RecallQuery::new(MessageFilter::Words(words.to_owned()));
     let result = recall_what_exists(context, thread_id, &query).await?;
-    if result.excerpts.is_empty() {
+    if result.excerpts.is_empty() && result.damaged == 0 {
         return Ok(false);
     }
     print_recall(context, &result).map(|()| true)
@@ -189,16 +193,30 @@ fn print_recall(context: &CommandContext, result: &RecallResult) -> Result<(), C
             screen.print_line(wrap_lines(&sanitize(&passage.text), screen.text_columns(), "  "))?;
         }
     }
-    let notes = [Some(remainder_text(result)), backlog_note(result.backlog), meaning_note(&result.meaning)];
+    let notes = [
+        Some(remainder_text(result)),
+        damaged_note(result.damaged),
+        backlog_note(result.backlog),
+        meaning_note(&result.meaning),
+    ];
     for note in notes.into_iter().flatten() {
         screen.print_line(style.dim(wrap(&note, screen.text_columns(), "", "")))?;
     }
     Ok(())
 }
 
+/// Returns a sentence about damaged messages; `None` if there are none.
+fn damaged_note(damaged: u64) -> Option<String> {
+    let verb = if damaged == 1 { "is" } else { "are" };
+    (damaged > 0).then(|| {
+        let count = format_count(damaged, "message");
+        format!("{count} {verb} damaged in the database and not shown; `segue doctor` lists all damage.")
+    })
+}
+
 /// Returns a sentence about the matches or messages that are not shown.
 fn remainder_text(result: &RecallResult) -> String {
-    let is_empty = result.excerpts.is_empty();
+    let is_empty = result.excerpts.is_empty() && result.damaged == 0;
     match result.remaining {
         Remaining::Messages(0) if is_empty => {
             let searched = match result.threads.len() {
@@ -231,7 +249,16 @@ fn recall_report(result: &RecallResult) -> RecallReport<'_> {
     let excerpts =
         result.excerpts.iter().map(|excerpt| excerpt.iter().map(recall_passage).collect()).collect();
     let meaning = not_indexed.is_some().then_some(&result.meaning);
-    RecallReport { threads: &result.threads, excerpts, more_messages, not_indexed, meaning, next_seq }
+    let damaged_messages = (result.damaged > 0).then_some(result.damaged);
+    RecallReport {
+        threads: &result.threads,
+        excerpts,
+        more_messages,
+        damaged_messages,
+        not_indexed,
+        meaning,
+        next_seq,
+    }
 }
 
 /// Converts a message to its JSON form.

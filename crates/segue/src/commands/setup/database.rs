@@ -9,11 +9,11 @@ use agent::{
 };
 use jiff::Timestamp;
 use serde_json::json;
-use terminal::{ProgressUnit, Screen, WatchControl, WatchEvent, sanitize_line, sanitize_path, watch};
+use terminal::{ProgressUnit, Screen, sanitize_line, sanitize_path};
 
 use crate::cli::database::{DbCommand, DbCopyArgs, DbSalvageArgs};
 use crate::cli::{GlobalArgs, OutputFormat};
-use crate::commands::agent_work::progress_display;
+use crate::commands::agent_work::{progress_display, run_with_bar};
 use crate::commands::import::format_count;
 use crate::commands::{AgentOptions, agent_settings};
 use crate::exit::{CliFailure, CommandResult, ExitReason};
@@ -144,14 +144,7 @@ impl DatabaseOutput {
         unit: ProgressUnit,
         work: impl FnOnce(FrameSender, CancellationToken) -> W,
     ) -> Result<T, CliFailure> {
-        let bar = progress_display(&self.screen, self.format, unit);
-        let show_progress = |event: WatchEvent<'_>| {
-            if let WatchEvent::Frame(_, frame) = event {
-                bar.update(frame);
-            }
-            Ok(WatchControl::Continue)
-        };
-        Ok(watch(work, show_progress).await?)
+        run_with_bar(progress_display(&self.screen, self.format, unit), work).await
     }
 
     /// Prints a result as text or JSON.

@@ -1,10 +1,11 @@
 //! `segue doctor`: checks the installation and prints a hint for each problem. The command only reads.
 
 use agent::{Agent, CheckStatus, DoctorCheck};
-use terminal::{sanitize_line, wrap};
+use terminal::{ProgressUnit, sanitize_line, wrap};
 
 use crate::cli::doctor::DoctorArgs;
 use crate::cli::{GlobalArgs, OutputFormat};
+use crate::commands::agent_work::{progress_display, run_with_bar};
 use crate::commands::setup::secrets;
 use crate::commands::{AgentOptions, agent_settings, print_json};
 use crate::exit::{CliFailure, CommandResult, ExitReason};
@@ -15,14 +16,20 @@ use crate::exit::{CliFailure, CommandResult, ExitReason};
 /// failed, else 0. Warnings do not change the exit code.
 ///
 /// # Errors
-/// Fails if the arguments are invalid or stdout cannot be written.
+/// Fails if the arguments are invalid, the user stops the checks, or stdout cannot be written.
 pub(crate) async fn run(global: &GlobalArgs, args: &DoctorArgs) -> CommandResult {
     if let Some(file) = &args.secrets {
         return secrets::show_secrets(global, file);
     }
     let (checks, code) = match Agent::open(agent_settings(global, AgentOptions::default())?).await {
         Ok(agent) => {
-            let checks = agent.admin().run_doctor().await;
+            let bar = progress_display(&global.screen(), global.format(), ProgressUnit::Steps);
+            let checks =
+                run_with_bar(bar, async |frames, cancel| agent.admin().run_doctor(&frames, &cancel).await)
+                    .await?
+                    .ok_or_else(|| {
+                        CliFailure::cancelled("check everything").with_hint("nothing was changed")
+                    })?;
             let has_failure = checks.iter().any(|check| check.verdict == CheckStatus::Fail);
             (checks, if has_failure { ExitReason::Store } else { ExitReason::Success })
         }

@@ -120,7 +120,7 @@ pub(crate) async fn serve_until_signal(
     Ok(ExitReason::Success)
 }
 
-/// Waits until the file of the database is deleted or replaced, and returns the error that says so.
+/// Waits until the file of the database is deleted, replaced or truncated, and returns the error that says so.
 async fn wait_for_lost_database(agent: &Agent) -> agent::Error {
     let mut checks = tokio::time::interval(DATABASE_CHECK_INTERVAL);
     loop {

@@ -1,8 +1,13 @@
 //! Damaged events: no command serves changed text, the history shows the rest, and `segue db salvage` saves it.
 
+use std::process::Stdio;
+
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::sandbox::TestSandbox;
+use crate::serve::owner_client;
+use crate::server::ServeProcess;
 
 /// The exit code of a failure of the database.
 const STORE: i32 = 1;
@@ -52,12 +57,56 @@ fn a4_b14_changed_text_is_served_by_no_command_and_the_rest_is_shown() {
     }
     let found = sandbox.run(&["search", "clock", "--everywhere"]);
     assert!(found.code == 0 && !found.stdout.contains("thrice"), "{found:?}");
+    let recalled = sandbox.run(&["recall", &thread, "clock"]);
+    let shown = recalled.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(recalled.code == 0 && shown.contains("still reads the clock twice"), "{recalled:?}");
+    assert!(shown.contains("1 message is damaged") && !shown.contains("thrice"), "{recalled:?}");
+    let recalled = sandbox.json(&["recall", &thread, "--from", "1", "--to", "99", "--json"]);
+    assert_eq!(recalled["damaged_messages"], 1, "{recalled}");
     assert_eq!(sandbox.threads()[0]["last_seq"], events_before, "nothing was appended");
     let until = (seq - 1).to_string();
     assert_eq!(sandbox.run(&["threads", "fork", &thread, "--until", &until]).code, 0);
     let doctor = sandbox.run(&["doctor", "--json"]);
     assert_eq!(doctor.code, STORE, "{doctor:?}");
     assert!(doctor.stdout.contains(&format!("damaged events of thread {thread}: {seq}")), "{doctor:?}");
+}
+
+#[test]
+fn a4_a_server_reports_damaged_events_among_the_newest_when_it_starts() {
+    let sandbox = TestSandbox::new();
+    let thread = import_and_damage(&sandbox);
+    let [seq] = damaged_entries(&sandbox.json(&["history", &thread, "--json"]))[..] else { panic!() };
+    let mut command = sandbox.command(&["serve", "--addr", "127.0.0.1:0", "--json"]);
+    command.stderr(Stdio::piped());
+    let serving = ServeProcess::spawn(command);
+    let metrics = owner_client(&serving).get("/metrics").text();
+    assert!(metrics.contains("segue_events_damaged 1\n"), "{metrics}");
+    serving.signal(Signal::TERM);
+    let (code, stderr) = serving.wait_for_failure();
+    assert_eq!(code, Some(0));
+    assert!(stderr.contains(&format!("event {seq} of thread {thread} is damaged")), "{stderr}");
+}
+
+#[test]
+fn a4_a_server_does_not_start_on_a_file_whose_newest_pages_are_damaged() {
+    let sandbox = TestSandbox::new().with_file_database();
+    let path = sandbox.home().join("segue.db");
+    import_and_damage(&sandbox);
+    sandbox.execute_sql("PRAGMA wal_checkpoint(TRUNCATE)");
+    // The page with the newest event, and pages that are not in use and still contain it.
+    let mut bytes = std::fs::read(&path).unwrap();
+    let text = b"run the whole suite";
+    let is_text = |position: &usize| bytes[*position..].starts_with(text);
+    let positions: Vec<usize> = (0..bytes.len()).filter(is_text).collect();
+    assert!(!positions.is_empty());
+    for position in positions {
+        bytes[position / 4_096 * 4_096..][..4_096].fill(0xFF);
+    }
+    std::fs::write(&path, &bytes).unwrap();
+    let output = sandbox.run(&["serve", "--addr", "127.0.0.1:0"]);
+    assert_eq!(output.code, STORE, "{output:?}");
+    assert!(output.stderr.contains("segue.db") && output.stderr.contains("segue db salvage"), "{output:?}");
+    assert!(std::fs::read(&path).unwrap() == bytes, "the damaged file is not changed");
 }
 
 #[test]

@@ -20,7 +20,7 @@ const MAGIC: [u8; 8] = *b"seguewal";
 /// The length of a mark: its first bytes, the salts, the number of frames, and a checksum of these.
 const MARK_BYTES: usize = 24;
 /// The length of the header of a log.
-const HEADER_BYTES: usize = 32;
+pub(super) const HEADER_BYTES: usize = 32;
 /// The position of the two salts in the header of a log.
 const SALTS_OFFSET: usize = 16;
 

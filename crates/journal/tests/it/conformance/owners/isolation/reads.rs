@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use journal::{
     CheckpointRef, EventQuery, FactQuery, HandoffFilter, ItemQuery, NamespaceQuery, NotesRevisionQuery,
     OutboxQuery, RankQuery, RunFilter, ScopedStore, SearchQuery, Store, SummaryQuery, SupersededVisibility,
-    ThreadFilter, ThreadPrefix, TurnQuery, UnclaimedRunsQuery,
+    ThreadFilter, ThreadPrefix, TurnQuery, UnclaimedRunsQuery, VerificationPosition,
 };
 use protocol::{OwnerScope, RunFeedback};
 
@@ -139,7 +139,7 @@ pub async fn reads_by_name(own: &ScopedStore) -> Vec<(&'static str, String)> {
         ("how much waits in the outbox", render_result(own.outbox_backlog("kind", None).await)),
         ("an item of the outbox", render_result(own.outbox_item("kind", "key").await)),
         ("the backlog of the index", render_result(own.index_backlog(&OwnerScope::Everyone).await)),
-        ("verified events", render_result(own.verify_events(0, 9).await)),
+        ("verified events", render_result(own.verify_events(VerificationPosition::OLDEST, 9).await)),
         ("messages without embeddings", render_result(own.unembedded_messages("model", 9).await)),
         (
             "the numbers of embeddings",

@@ -98,6 +98,14 @@ impl ScopedStore {
         Ok(self.run(run_id).await?.is_some())
     }
 
+    /// Returns whether a handoff is in the scope.
+    async fn has_handoff(&self, handoff_id: HandoffId) -> Result<bool> {
+        if self.scope == OwnerScope::Everyone || self.cache.has_handoff(handoff_id) {
+            return Ok(true);
+        }
+        Ok(self.handoff(handoff_id).await?.is_some())
+    }
+
     /// Returns those of the threads that are in the scope.
     async fn threads_in_scope(&self, thread_ids: &[ThreadId]) -> Result<Vec<ThreadId>> {
         let mut in_scope = Vec::with_capacity(thread_ids.len());
@@ -388,7 +396,11 @@ impl Store for ScopedStore {
 
     async fn handoff(&self, handoff_id: HandoffId) -> Result<Option<Handoff>> {
         let handoff = self.inner.handoff(handoff_id).await?;
-        Ok(handoff.filter(|handoff| self.scope.can_access(&handoff.assistant_id)))
+        let in_scope = handoff.filter(|handoff| self.scope.can_access(&handoff.assistant_id));
+        if in_scope.is_some() {
+            self.cache.add_handoff(handoff_id);
+        }
+        Ok(in_scope)
     }
 
     async fn handoffs(&self, filter: HandoffFilter) -> Result<Vec<Handoff>> {
@@ -396,9 +408,9 @@ impl Store for ScopedStore {
     }
 
     async fn proposals(&self, handoff_id: HandoffId) -> Result<Vec<Proposal>> {
-        match self.handoff(handoff_id).await? {
-            Some(_) => self.inner.proposals(handoff_id).await,
-            None => Ok(Vec::new()),
+        match self.has_handoff(handoff_id).await? {
+            true => self.inner.proposals(handoff_id).await,
+            false => Ok(Vec::new()),
         }
     }
 

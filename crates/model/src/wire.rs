@@ -242,7 +242,7 @@ mod tests {
             json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]})
         };
         let gemini = |number: usize| {
-            let text = json!({"text": "a", "thought": number % 2 == 0});
+            let text = json!({"text": "a", "thought": number.is_multiple_of(2)});
             json!({"candidates": [{"content": {"parts": [text]}}]})
         };
         let events: [(&str, &dyn Fn(usize) -> Value); 4] =

@@ -258,7 +258,7 @@ fn find_file(file: *mut sqlite3_file) -> Option<OpenFile> {
 /// Returns the table that replaces a table of methods.
 fn simulated_methods(methods: &'static sqlite3_io_methods) -> &'static sqlite3_io_methods {
     let mut tables = SIMULATED_METHODS.lock();
-    let table = tables.entry(ptr::from_ref(methods).addr()).or_insert_with(|| {
+    tables.entry(ptr::from_ref(methods).addr()).or_insert_with(|| {
         let table: &'static sqlite3_io_methods = Box::leak(Box::new(sqlite3_io_methods {
             iVersion: methods.iVersion.min(METHODS_VERSION),
             xRead: Some(read),
@@ -268,8 +268,7 @@ fn simulated_methods(methods: &'static sqlite3_io_methods) -> &'static sqlite3_i
             ..*methods
         }));
         table
-    });
-    *table
+    })
 }
 
 /// Returns SQLite's code for an operation that the disk refuses.

@@ -132,12 +132,49 @@ pub fn states_choice(sentence: &str) -> bool {
 
 /// Returns whether a lowercase text contains one of the words or phrases as whole words.
 pub(crate) fn contains_any_word(lower: &str, words: &[&str]) -> bool {
-    // `memmem` prepares the search of a word in a fraction of the time that `str::match_indices` needs, and a sentence
-    // is searched for hundreds of words.
-    words.iter().any(|word| {
+    // A sentence is searched for hundreds of words, and has the pairs of letters of only a few of them. `memmem` prepares
+    // a search in a fraction of the time that `str::match_indices` needs.
+    let pairs = BytePairs::of_text(lower);
+    words.iter().filter(|word| pairs.may_contain(word)).any(|word| {
         memchr::memmem::find_iter(lower.as_bytes(), word.as_bytes())
             .any(|start| is_bounded(lower, start..start + word.len()))
     })
+}
+
+/// The pairs of neighbouring bytes of a text, as a set of their hashes.
+struct BytePairs([u64; Self::WORDS]);
+
+impl BytePairs {
+    /// Number of words of the set. A sentence fills a few percent of its 4,096 bits.
+    const WORDS: usize = 64;
+
+    /// Collects the pairs of a text.
+    fn of_text(text: &str) -> Self {
+        let mut set = Self([0; Self::WORDS]);
+        for pair in text.as_bytes().windows(2) {
+            let (word, bit) = Self::position(pair);
+            if let Some(word) = set.0.get_mut(word) {
+                *word |= bit;
+            }
+        }
+        set
+    }
+
+    /// Returns whether the text may contain a word. False means that it does not.
+    fn may_contain(&self, word: &str) -> bool {
+        word.as_bytes().windows(2).all(|pair| {
+            let (word, bit) = Self::position(pair);
+            self.0.get(word).is_some_and(|bits| bits & bit != 0)
+        })
+    }
+
+    /// Returns the word of the set and the bit in it that stand for a pair.
+    fn position(pair: &[u8]) -> (usize, u64) {
+        // Letters differ in their low five bits; a sixth keeps spaces and digits apart from them.
+        let hash =
+            pair.iter().fold(0, |hash, byte| (hash << 6) ^ usize::from(byte & 0x3f) ^ usize::from(byte >> 6));
+        (hash / 64 % Self::WORDS, 1 << (hash % 64))
+    }
 }
 
 /// Returns whether the hit is a whole word and not a part of a longer one.
@@ -159,7 +196,34 @@ pub(super) fn is_bounded(text: &str, range: std::ops::Range<usize>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn a_word_is_found_as_by_a_search_without_a_filter(
+            text in "[a-dé日 ,]{0,30}",
+            words in prop::collection::vec("[a-dé日 ]{1,4}", 0..6),
+        ) {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let is_found = words.iter().any(|word| {
+                text.match_indices(word).any(|(start, word)| is_bounded(&text, start..start + word.len()))
+            });
+            prop_assert_eq!(contains_any_word(&text, &words), is_found);
+        }
+    }
+
+    #[test]
+    fn a_sentence_has_the_letter_pairs_of_few_words() {
+        let pairs = BytePairs::of_text("please fix the parser in src/parser.rs and keep its names");
+        let words =
+            ["always", "never", "must", "should", "avoid", "prefer", "every", "whenever", "fix", "keep"];
+        assert_eq!(
+            words.into_iter().filter(|word| pairs.may_contain(word)).collect::<Vec<_>>(),
+            ["fix", "keep"]
+        );
+    }
 
     #[test]
     fn output_of_a_program_is_recognized_as_pasted() {

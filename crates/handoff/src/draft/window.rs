@@ -65,11 +65,18 @@ pub(crate) trait EventVisitor: Send {
     fn is_done(&self) -> bool;
 }
 
-/// The position of the newest conversation event that was read. Events that Segue itself appended after it, about
-/// runs and handoffs, do not belong to the covered range.
-///
-/// The event's id is part of it, so that a scan notices when a rewind has replaced the event of that seq.
-pub(crate) type ConversationEnd = (Seq, EventId);
+/// The position of an event. The id is part of it, so that a scan notices when a rewind has replaced the event of that seq.
+pub(crate) type EventPosition = (Seq, EventId);
+
+/// The end of a conversation that was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ConversationEnd {
+    /// The newest conversation event. Events that Segue itself appended after it, about runs and handoffs, do not belong
+    /// to the covered range.
+    pub(crate) conversation: EventPosition,
+    /// The newest event that was read, at which the next read begins.
+    pub(crate) read: EventPosition,
+}
 
 impl HandoffWindow {
     /// Returns the window of the newest `messages` messages of the thread, or of the whole thread for `None`.
@@ -145,15 +152,18 @@ impl HandoffWindow {
         // Of the events before the conversation, only the first and the last are passed on: their positions complete
         // the covered range, also in a window without a conversation. Later events outside it are gaps in that range.
         let mut pending: Vec<TranscriptItem> = Vec::new();
-        let mut end = None;
+        let mut end: Option<ConversationEnd> = None;
         while let Some(events) = pager.next_page(thread).await? {
             for event in &events {
                 let item = TranscriptItem::from_event(event);
+                let read = (event.seq, event.event_id);
                 if is_conversation(&item) {
                     pending.drain(..).for_each(|item| visitor.visit(&item));
                     visitor.visit(&item);
-                    end = Some((event.seq, event.event_id));
-                } else if end.is_none() {
+                    end = Some(ConversationEnd { conversation: read, read });
+                } else if let Some(end) = &mut end {
+                    end.read = read;
+                } else {
                     pending.truncate(1);
                     pending.push(item);
                 }
@@ -169,8 +179,8 @@ impl HandoffWindow {
 
 /// Passes every conversation event after `end` to `visitor` and returns the new end of the conversation.
 ///
-/// Returns `None`, without having passed on an event, when the event at `end` does not exist any more because the
-/// thread was rewound.
+/// Returns `None`, without having passed on an event, when the last event that was read does not exist any more because
+/// the thread was rewound.
 ///
 /// # Errors
 ///
@@ -180,23 +190,26 @@ pub(crate) async fn visit_new_events(
     end: ConversationEnd,
     visitor: &mut impl EventVisitor,
 ) -> Result<Option<ConversationEnd>, StepFailure> {
-    let mut pager = ThreadPager::starting_after(end.0 - 1, "read the thread");
+    let mut pager = ThreadPager::starting_after(end.read.0 - 1, "read the thread");
     let mut newest = None;
     while let Some(events) = pager.next_page(thread).await? {
         let mut events = events.iter();
         if newest.is_none() {
-            newest = events.next().map(|event| (event.seq, event.event_id)).filter(|first| *first == end);
-            if newest.is_none() {
+            let first = events.next().map(|event| (event.seq, event.event_id));
+            if first != Some(end.read) {
                 return Ok(None);
             }
         }
+        let mut reached = newest.unwrap_or(end);
         for event in events {
             let item = TranscriptItem::from_event(event);
+            reached.read = (event.seq, event.event_id);
             if is_conversation(&item) {
                 visitor.visit(&item);
-                newest = Some((event.seq, event.event_id));
+                reached.conversation = reached.read;
             }
         }
+        newest = Some(reached);
     }
     Ok(newest)
 }

@@ -1,22 +1,24 @@
-//! A cache of the threads and runs that are in a scope. It needs no invalidation for changes of owners, because
+//! A cache of the threads, runs and handoffs that are in a scope. It needs no invalidation for changes of owners, because
 //! owners never change.
 
 use std::collections::HashSet;
 use std::hash::Hash;
 
 use parking_lot::Mutex;
-use protocol::{RunId, ThreadId};
+use protocol::{HandoffId, RunId, ThreadId};
 
 /// Maximum number of cached ids of each kind. When it is reached, the cache is cleared.
 const CACHED_IDS_MAX: usize = 10_000;
 
-/// Ids of threads and runs that are known to be in the scope.
+/// Ids of threads, runs and handoffs that are known to be in the scope.
 #[derive(Default)]
 pub(super) struct ScopeCache {
     /// The threads.
     threads: Mutex<HashSet<ThreadId>>,
     /// The runs.
     runs: Mutex<HashSet<RunId>>,
+    /// The handoffs.
+    handoffs: Mutex<HashSet<HandoffId>>,
 }
 
 impl ScopeCache {
@@ -43,6 +45,21 @@ impl ScopeCache {
     /// Removes a run, because it was deleted.
     pub(super) fn remove_run(&self, run_id: RunId) {
         self.runs.lock().remove(&run_id);
+    }
+
+    /// Returns whether a handoff is cached.
+    pub(super) fn has_handoff(&self, handoff_id: HandoffId) -> bool {
+        contains_id(&self.handoffs, handoff_id)
+    }
+
+    /// Adds a handoff.
+    pub(super) fn add_handoff(&self, handoff_id: HandoffId) {
+        insert_id(&self.handoffs, handoff_id);
+    }
+
+    /// Removes a handoff, because it was deleted.
+    pub(super) fn remove_handoff(&self, handoff_id: HandoffId) {
+        self.handoffs.lock().remove(&handoff_id);
     }
 }
 

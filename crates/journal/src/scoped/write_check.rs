@@ -20,6 +20,8 @@ struct CreatedRows {
     handoffs: HashSet<HandoffId>,
     /// Deleted runs.
     deleted_runs: Vec<RunId>,
+    /// Deleted handoffs.
+    deleted_handoffs: Vec<HandoffId>,
 }
 
 /// The decision on an allowed write.
@@ -56,6 +58,8 @@ impl ScopedStore {
         created.threads.into_iter().for_each(|thread_id| self.cache.add_thread(thread_id));
         created.runs.into_iter().for_each(|run_id| self.cache.add_run(run_id));
         created.deleted_runs.into_iter().for_each(|run_id| self.cache.remove_run(run_id));
+        created.handoffs.into_iter().for_each(|handoff_id| self.cache.add_handoff(handoff_id));
+        created.deleted_handoffs.into_iter().for_each(|handoff_id| self.cache.remove_handoff(handoff_id));
         Ok(receipt)
     }
 
@@ -151,12 +155,6 @@ impl ScopedStore {
             other => other,
         }
     }
-
-    /// Returns whether a handoff is in the scope.
-    async fn has_handoff(&self, handoff_id: HandoffId) -> Result<bool> {
-        let handoff = self.inner.handoff(handoff_id).await?;
-        Ok(handoff.is_some_and(|handoff| self.scope.can_access(&handoff.assistant_id)))
-    }
 }
 
 impl AccessRequirement<'_> {
@@ -189,6 +187,8 @@ impl CreatedRows {
             self.handoffs.insert(handoff.handoff_id);
         } else if let Write::DeleteRun { run_id } = write {
             self.deleted_runs.push(*run_id);
+        } else if let Write::DeleteHandoff { handoff_id } = write {
+            self.deleted_handoffs.push(*handoff_id);
         }
     }
 }

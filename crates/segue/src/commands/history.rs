@@ -505,6 +505,12 @@ mod tests {
             page: &page,
             began_with: None,
             merged: Vec::new(),
+            incomplete_import: Some(IncompleteImport {
+                path: None,
+                messages: 1,
+                messages_total: None,
+                whole_thread_id: None,
+            }),
             first_seq: None,
             last_seq: None,
             markers: Some(&[]),

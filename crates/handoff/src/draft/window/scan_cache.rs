@@ -219,8 +219,11 @@ impl ThreadScan {
         let Some(newest) = visit_new_events(thread, end, &mut CopyOnWriteScan(&mut cached)).await? else {
             return Ok(None);
         };
-        if newest != end {
+        if newest.conversation != end.conversation {
             Arc::make_mut(&mut cached).end = Some(newest);
+        } else if let Some(cached) = Arc::get_mut(&mut cached) {
+            // The next draft begins after the records of this one. Not worth a copy while another draft uses the scan.
+            cached.end = Some(newest);
         }
         Ok(Some(cached))
     }
@@ -365,7 +368,8 @@ impl WindowScan {
         let window = HandoffWindow::open(thread, self.messages).await?;
         let end = window.visit_events(thread, "divide the conversation", &mut divider).await?;
         // Events that were appended after the scan are not in it, and would be added to the divider again.
-        if end == self.scan.end {
+        let position = |end: Option<ConversationEnd>| end.map(|end| end.conversation);
+        if position(end) == position(self.scan.end) {
             self.scan.dividers.insert(budget, divider.clone());
         }
         Ok(divider.finish())
@@ -513,7 +517,9 @@ impl WindowScan {
         };
         let end = match end {
             // The thread has no new events, so the stored list of missing names is still correct.
-            Some(end) if known.is_some_and(|known| known.end == end) => return Ok(()),
+            Some(end) if known.is_some_and(|known| known.end.conversation == end.conversation) => {
+                return Ok(());
+            }
             Some(end) => Some(end),
             None => {
                 HandoffWindow::open(thread, None)

@@ -210,20 +210,37 @@ async fn another_draft_reads_only_new_events() {
     let journal = JournalFixture::with_lines(&lines).await;
     let cache = ThreadScanCache::default();
     let first = journal.scan(&cache, None).await;
-    let (end, address) = (first.scan.end, Arc::as_ptr(&first.scan));
+    let (end, address) = (first.scan.end.unwrap(), Arc::as_ptr(&first.scan));
     drop(first);
     journal.append_lines(&["N:", "N:"]).await;
     let same = journal.scan(&cache, None).await;
     assert_eq!(
-        (same.scan.end, Arc::as_ptr(&same.scan)),
-        (end, address),
+        (same.scan.end.unwrap().conversation, Arc::as_ptr(&same.scan)),
+        (end.conversation, address),
         "the thread has no new conversation event"
     );
+    assert_eq!(same.scan.end.unwrap().read.0, end.read.0 + 2, "the two records are not read again");
     drop(same);
     journal.append_lines(&["A: Done."]).await;
     let more = journal.scan(&cache, None).await;
     assert_eq!(Arc::as_ptr(&more.scan), address, "the cached scan is extended in place");
     assert!(more.scan.facts().request_answered == Some(true));
+}
+
+#[tokio::test]
+async fn a_draft_reads_no_record_of_earlier_drafts_again() {
+    let journal = JournalFixture::with_lines(&["U: Fix the parser."]).await;
+    let cache = ThreadScanCache::default();
+    journal.scan(&cache, None).await;
+    journal.append_lines(&["N:"; WINDOW_PAGE_ROWS * 2]).await;
+    let (sender, mut frames) = FrameSender::channel();
+    let source = ThreadSource { frames: &sender, ..journal.source() };
+    // Every page but the last one is reported.
+    let mut pages_before_last = async || {
+        cache.scan_thread(source, ScanRequest::default()).await.unwrap();
+        std::iter::from_fn(|| frames.try_next()).count()
+    };
+    assert_eq!((pages_before_last().await, pages_before_last().await), (2, 0));
 }
 
 #[tokio::test]

@@ -90,6 +90,10 @@ pub(crate) trait Engine: Send + Sync {
         transaction: Transaction,
     ) -> impl Future<Output = Result<CommitReceipt>> + Send;
 
+    /// Removes the rows of deleted threads that their deletion left, in transactions of limited size. If the call is
+    /// cancelled or fails, they are removed in the background.
+    fn purge_threads(&self, thread_keys: Vec<i64>) -> impl Future<Output = Result<()>> + Send;
+
     /// Executes a query on one snapshot of the database. The query may be executed again when a connection breaks, so
     /// it must have no other effect.
     fn read_erased(&self, rows: ReadSize, query: ErasedQuery) -> BoxFuture<'_, Result<ErasedResult>>;
@@ -225,8 +229,15 @@ async fn index_for_search<E: Engine>(engine: &E, scope: &Arc<IndexScope>) -> Res
 impl<E: Engine> Store for E {
     async fn commit(&self, transaction: Transaction) -> Result<CommitReceipt> {
         let appended = self.local_feed().appended_events(&transaction);
-        let committed = self.perform_transaction(transaction).await?;
+        let mut committed = self.perform_transaction(transaction).await?;
         self.local_feed().publish(appended, &committed);
+        let unpurged = std::mem::take(&mut committed.deletions.unpurged_threads);
+        if !unpurged.is_empty()
+            && let Err(error) = self.purge_threads(unpurged).await
+        {
+            // The deletion is durable, and no read finds the rows that are left.
+            tracing::warn!(%error, "failed to remove all rows of a deleted thread; they are removed later");
+        }
         Ok(committed)
     }
 

@@ -13,6 +13,7 @@ use protocol::{
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::tables::threads::DeletionReceipt;
 use crate::{
     Artifact, CheckpointRef, CommitFeed, EmbeddingCounts, EventQuery, EventVerification, FactQuery,
     HandoffFilter, HealthCheckDepth, ImportSource, IndexAnswer, IndexBacklog, IndexHit, ItemHit, ItemQuery,
@@ -53,6 +54,8 @@ pub struct CommitReceipt {
     pub stored_events: u64,
     /// The runs that were claimed ([`Write::ClaimRuns`]), as they were before.
     pub claimed_runs: Vec<Run>,
+    /// The result of the deletions of threads.
+    pub(crate) deletions: DeletionReceipt,
 }
 
 /// The hosts from which processes can use a journal.

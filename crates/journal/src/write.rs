@@ -42,6 +42,11 @@ pub enum Write {
     /// Fails with [`crate::Error::Busy`] if a run of the thread is running. The handoff that created the thread stays
     /// with the parent, for auditing.
     ///
+    /// The transaction deletes everything by which anyone could find the thread. The events of a long thread are removed in
+    /// further transactions, so that other writers do not wait for all of them. The commit returns when none is left. If it
+    /// cannot finish, because the process ends or the disk is full, the rest is removed later in the background, and no read
+    /// finds it meanwhile.
+    ///
     /// Summaries of any of its messages are removed as by [`Self::RestoreTurns`]. If such a summary also covered
     /// messages of other threads, the `turns_archived` events that announce it there, and copies of these events, are
     /// emptied, because they contain text about the deleted thread. Messages that left a context by an emptied copy

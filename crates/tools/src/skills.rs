@@ -6,10 +6,12 @@
 mod catalog;
 mod front_matter;
 mod load_skill;
+mod missing_folders;
 mod prompt_listing;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use async_trait::async_trait;
 use model::ChatRequest;
@@ -18,6 +20,7 @@ use runtime::{Channels, Frame, GraphUpdate, Hook, HookPoint, StepContext, StepFa
 
 use catalog::{LinkPolicy, SkillFileVersions, SkillRoot};
 pub use catalog::{Skill, SkillCatalog};
+use missing_folders::MissingFolders;
 
 /// Folders of skills, relative to the workspace, in ascending precedence.
 const PROJECT_ROOTS: &[&str] = &[".segue/skills", ".agents/skills", ".claude/skills"];
@@ -30,6 +33,8 @@ const NOTICES_MAX: usize = 5;
 pub struct Skills {
     /// Folders of skills, in ascending precedence: the home folder's first, then those of the workspace.
     roots: Vec<SkillRoot>,
+    /// The roots that do not exist, as far as known.
+    missing: Mutex<MissingFolders>,
     /// The catalog that was loaded last; `None` before the first use.
     cached: Mutex<Option<CachedSkills>>,
 }
@@ -50,15 +55,28 @@ impl Skills {
             |folder: PathBuf, links: LinkPolicy| SkillRoot { folder, workspace: workspace.to_owned(), links };
         let home = root(home_skills.to_owned(), LinkPolicy::Anywhere);
         let project = PROJECT_ROOTS.iter().map(|folder| root(workspace.join(folder), LinkPolicy::Inside));
-        Self { roots: [home].into_iter().chain(project).collect(), cached: Mutex::new(None) }
+        Self {
+            roots: [home].into_iter().chain(project).collect(),
+            missing: Mutex::default(),
+            cached: Mutex::new(None),
+        }
     }
 
     /// Returns the usable skills, with notices about unusable ones.
     ///
     /// Each call does blocking I/O: it lists the skill folders and reads the metadata of the files. The skill files
-    /// themselves are read only when one of these changed.
+    /// themselves are read only when one of these changed. For skill folders that do not exist, it reads the metadata of the
+    /// folders in which they would appear.
     pub fn catalog(&self) -> Arc<SkillCatalog> {
-        let file_versions = catalog::skill_file_versions(&self.roots);
+        self.catalog_at(SystemTime::now())
+    }
+
+    /// Returns the catalog at the time `now`.
+    fn catalog_at(&self, now: SystemTime) -> Arc<SkillCatalog> {
+        let mut missing = self.missing.lock().clone();
+        let file_versions = catalog::skill_file_versions(&self.roots, &mut missing, now);
+        // Of concurrent calls, the last one decides. What each of them knows holds until a folder changes.
+        *self.missing.lock() = missing;
         let mut cached = self.cached.lock();
         match &*cached {
             Some(cached) if cached.file_versions == file_versions => Arc::clone(&cached.catalog),

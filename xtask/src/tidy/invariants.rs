@@ -21,7 +21,7 @@ const EVENT_CHANGE_STATEMENTS: &[&str] = &["UPDATE events", "DELETE FROM events"
 const EVENT_CHANGE_FILES: &[&str] = &[
     "crates/journal/src/copy/salvage.rs",
     "crates/journal/src/tables/memory/summary_removal.rs",
-    "crates/journal/src/tables/threads.rs",
+    "crates/journal/src/tables/threads/purges.rs",
 ];
 
 /// Methods that test a part of a text.
@@ -193,7 +193,7 @@ mod tests {
                      thread removes events";
         let text = "fn a() {\nb(\"UPDATE events SET content = ''\");\n}";
         check_text("crates/journal/src/a.rs", text, &[finding]);
-        check_text("crates/journal/src/tables/threads.rs", text, &[]);
+        check_text("crates/journal/src/tables/threads/purges.rs", text, &[]);
         check_text("crates/journal/src/a.rs", "fn a() { b(\"INSERT INTO events\") }", &[]);
     }
 

@@ -19,6 +19,8 @@ use super::{
 };
 use crate::engines::sql::SqlConnection;
 use crate::engines::sqlite;
+use crate::tables::search::PurgeState;
+use crate::tables::threads::purges;
 use crate::{Error, Result};
 
 /// Interval at which the progress of SQLite is measured.
@@ -123,16 +125,20 @@ fn vacuum_into(file: &Path, part: &Path, mut watch: ProgressCallback) -> Result<
     }
 }
 
-/// Removes the terms of deleted rows from the search index of a backup. The source is not written for that. A backup whose
-/// index cannot be purged, such as that of a damaged database, is kept as it is.
+/// Removes from a backup the rows that deletions have left, and the terms of deleted rows from its search index. The source is
+/// not written for that. A backup that cannot be purged, such as that of a damaged database, is kept as it is.
 fn purge_copy(part: &Path, is_stopped: &AtomicBool) {
     let purged = rusqlite::Connection::open(part).map_err(Error::from).and_then(|connection| {
         // Freed pages are overwritten. The journal is no file of its own, because nobody reads an incomplete backup.
         connection.execute_batch("PRAGMA secure_delete = ON; PRAGMA journal_mode = MEMORY;")?;
-        purge_index(&SqlConnection::Sqlite(&connection), is_stopped)
+        let connection = SqlConnection::Sqlite(&connection);
+        while !is_stopped.load(Ordering::Relaxed)
+            && purges::purge_next_part(&connection)? == PurgeState::Incomplete
+        {}
+        purge_index(&connection, is_stopped)
     });
     if let Err(error) = purged {
-        tracing::warn!(%error, "failed to purge the search index of the backup");
+        tracing::warn!(%error, "failed to purge deleted texts from the backup");
     }
 }
 

@@ -2,6 +2,7 @@
 //! index is built.
 
 use super::databases::DatabaseHandle;
+use super::shrink::purge_threads;
 use super::tables::{self, TABLES};
 use super::{CopyDatabases, CopyPhase, CopyProgress, CopyPurpose, ProgressCallback, copy_marker};
 use crate::Result;
@@ -9,7 +10,8 @@ use crate::engines::sql::{SqlConnection, SqlDialect};
 use crate::tables::search::document_index::{self, DocumentKind};
 use crate::tables::search::{IndexBatchResult, IndexPass, index_batch};
 
-/// Advances the sequences and builds the search index. Returns `false` if it was stopped.
+/// Advances the sequences, removes the rows that deletions have left in the source, and builds the search index. Returns `false`
+/// if it was stopped.
 pub(super) fn prepare_target(
     databases: CopyDatabases<'_>,
     purpose: CopyPurpose,
@@ -21,6 +23,7 @@ pub(super) fn prepare_target(
         floors.iter().try_for_each(|(agent_key, floor)| raise_turn_floor(connection, *agent_key, *floor))?;
         advance_sequences(connection)
     })?;
+    purge_threads(target)?;
     // Summaries and items are indexed here, because only their own writes index them. Messages and handoffs are
     // indexed by the index update.
     for kind in [DocumentKind::Summary, DocumentKind::Item] {

@@ -7,6 +7,7 @@ use super::{JournalLocation, check_copy_complete, run_blocking, tables::TABLES};
 use crate::Result;
 use crate::engines::sql::SqlConnection;
 use crate::tables::search::{PurgeState, purge_step, purge_steps_max};
+use crate::tables::threads::purges;
 
 /// Releases the space of deleted rows: a SQLite file becomes smaller and contains no deleted data afterwards; the
 /// tables of PostgreSQL reuse the space. Other processes may use the database meanwhile, but writes to a SQLite file
@@ -23,13 +24,15 @@ pub async fn shrink(location: JournalLocation) -> Result<()> {
                 |()| match &database {
                     // Until the write-ahead log is checkpointed, the deleted data is still in the file.
                     DatabaseHandle::Sqlite(_) => {
-                        let purged = purge_index(&database.connection(), &AtomicBool::new(false));
+                        let purged = purge_threads(&database)
+                            .and_then(|()| purge_index(&database.connection(), &AtomicBool::new(false)));
                         // A damaged search index does not prevent that other deleted data leaves the file.
                         let released =
                             database.execute_batch("VACUUM").and_then(|()| database.checkpoint_wal());
                         released.and(purged)
                     }
                     DatabaseHandle::Postgres(_) => {
+                        purge_threads(&database)?;
                         let names = TABLES.iter().map(|table| table.name).chain(["search_index"]);
                         names
                             .into_iter()
@@ -40,6 +43,18 @@ pub async fn shrink(location: JournalLocation) -> Result<()> {
         result.map_err(|error| database.classify_error(error))
     })
     .await
+}
+
+/// Removes the rows of deleted threads that their deletion has left, because its process ended early.
+pub(super) fn purge_threads(database: &DatabaseHandle) -> Result<()> {
+    let purge_part = || match database {
+        // Each statement waits for the writes of other processes. A transaction that reads first would fail instead. A part
+        // that is interrupted between two statements is repeated.
+        DatabaseHandle::Sqlite(_) => purges::purge_next_part(&database.connection()),
+        DatabaseHandle::Postgres(_) => database.write_transaction(purges::purge_next_part),
+    };
+    while purge_part()? == PurgeState::Incomplete {}
+    Ok(())
 }
 
 /// Removes the terms of deleted rows from the search index. Each step is a transaction of its own. The rest of an index that

@@ -93,7 +93,7 @@ fn apply_write(db: &SqlConnection, write: &Write, receipt: &mut CommitReceipt) -
         Write::CreateThread(thread) => threads::create_thread(db, thread),
         Write::UpdateThread { thread_id, patch } => threads::update_thread(db, *thread_id, patch),
         Write::SettleThread { thread_id } => threads::settle_status(db, *thread_id),
-        Write::DeleteThread { thread_id } => threads::delete_thread(db, *thread_id),
+        Write::DeleteThread { thread_id } => threads::delete_thread(db, *thread_id, &mut receipt.deletions),
         Write::Append { thread_id, events } => append_events(db, *thread_id, events, receipt),
         Write::Rewind { thread_id, keep_seq, at } => rewinds::rewind(db, *thread_id, *keep_seq, *at),
         Write::CopyEvents { from, until, into } => transcript_copy::copy_transcript(db, *from, *into, *until),

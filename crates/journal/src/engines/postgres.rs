@@ -30,9 +30,9 @@ use crate::copy::check_copy_complete;
 use crate::engines::sql::SqlConnection;
 use crate::engines::{EmbedderCell, Engine, ErasedQuery, ErasedResult, ReadSize};
 use crate::tables::replicas;
-use crate::tables::search::{IndexScope, ScopeIndexState};
-use crate::tables::threads::ThreadHeadCache;
-use crate::{CommitReceipt, HealthCheckDepth, Result, StoreHealth, StoreScope, Transaction};
+use crate::tables::search::{IndexScope, PurgeState, ScopeIndexState};
+use crate::tables::threads::{ThreadHeadCache, purges};
+use crate::{CommitReceipt, Error, HealthCheckDepth, Result, StoreHealth, StoreScope, Transaction};
 
 /// A journal in a PostgreSQL database. Cloning is cheap: clones share the connections.
 #[derive(Clone)]
@@ -106,6 +106,22 @@ impl PostgresStore {
     }
 }
 
+/// Removes the rows that the deletion of threads left, each part in a transaction of its own.
+async fn purge_threads(pool: &Pool, thread_keys: Vec<i64>) -> Result<()> {
+    for thread_key in thread_keys {
+        loop {
+            let part = pool.write(Vec::new(), move |connection| {
+                let heads = ThreadHeadCache::default();
+                purges::purge_part(&SqlConnection::Postgres(connection, &heads), thread_key)
+            });
+            if part.await? == PurgeState::Complete {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Returns the form in which an unparsable URL is shown: its scheme only, because the rest may contain a password.
 fn redacted_url(url: &str) -> String {
     url.split("://").next().map_or_else(String::new, |scheme| format!("{scheme}://…"))
@@ -128,6 +144,14 @@ impl Engine for PostgresStore {
             .map_err(|error| self.0.location.classify_error(error))?;
         self.0.notifier.notify(changed_threads);
         Ok(receipt)
+    }
+
+    async fn purge_threads(&self, thread_keys: Vec<i64>) -> Result<()> {
+        let pool = self.0.pool.clone();
+        // A task of its own completes the purge even if the caller is dropped.
+        let purge = tokio::spawn(async move { purge_threads(&pool, thread_keys).await });
+        let result = purge.await.map_err(|_| Error::Closed)?;
+        result.map_err(|error| self.0.location.classify_error(error))
     }
 
     fn read_erased(&self, rows: ReadSize, query: ErasedQuery) -> BoxFuture<'_, Result<ErasedResult>> {

@@ -32,13 +32,15 @@ pub(crate) use self::errors::prepare_error;
 use self::reader_pool::ReaderPool;
 pub(crate) use self::schema::checksum;
 use self::wal::OpenFiles;
-use self::writer::{CommitRequest, IndexScopeRequest, QUEUE_MAX, SharedConnection, SqliteWriter, WriterJob};
+use self::writer::{
+    CommitRequest, IndexScopeRequest, PurgeRequest, QUEUE_MAX, SharedConnection, SqliteWriter, WriterJob,
+};
 use crate::commit_feed::CommitFeed;
 use crate::commit_feed::local::LocalCommitFeed;
 use crate::copy::check_copy_complete;
 use crate::engines::sql::SqlConnection;
 use crate::engines::{EmbedderCell, Engine, ErasedQuery, ErasedResult, ReadSize};
-use crate::tables::search::{IndexScope, ScopeIndexState};
+use crate::tables::search::{IndexScope, PurgeState, ScopeIndexState};
 use crate::{CommitReceipt, Error, HealthCheckDepth, Result, StoreHealth, StoreScope, Transaction};
 
 /// Maximum number of large reads of a process on the writer's connection. It exceeds the number that a command makes.
@@ -265,6 +267,19 @@ impl Engine for SqliteStore {
 
     async fn perform_transaction(&self, transaction: Transaction) -> Result<CommitReceipt> {
         self.submit_job(|reply| WriterJob::Commit(CommitRequest { transaction, reply })).await?
+    }
+
+    async fn purge_threads(&self, thread_keys: Vec<i64>) -> Result<()> {
+        for thread_key in thread_keys {
+            // Each part is a job of its own, so that the jobs of others get their turn in between.
+            loop {
+                let job = |reply| WriterJob::Purge(PurgeRequest { thread_key, reply });
+                if self.submit_job(job).await?? == PurgeState::Complete {
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn read_erased(&self, rows: ReadSize, query: ErasedQuery) -> BoxFuture<'_, Result<ErasedResult>> {

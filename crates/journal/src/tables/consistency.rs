@@ -8,22 +8,26 @@ use crate::engines::sql::SqlConnection;
 /// Maximum number of problems that one check reports.
 pub(crate) const PROBLEMS_MAX: u32 = 100;
 
-/// Queries for inconsistent rows. Each returns one text for each problem.
+/// Queries for inconsistent rows. Each returns one text for each problem. The events of deleted threads whose purge is pending
+/// (`threads::purges`) are no problem.
 pub(crate) const CONSISTENCY_QUERIES: &[&str] = &[
     "SELECT 'thread ' || h.thread_id || ' has ' || count(e.seq) || ' events, not ' || (h.last_seq - h.base_seq)
      FROM thread_heads h LEFT JOIN events e ON e.thread_key = h.thread_key AND e.seq > h.base_seq AND e.seq <= h.last_seq
      GROUP BY h.thread_key HAVING count(e.seq) <> h.last_seq - h.base_seq",
     "SELECT 'thread ' || h.thread_id || ' has ' || count(e.seq) || ' copied events, not ' || h.copied_count
      FROM thread_heads h LEFT JOIN events e ON e.thread_key = h.thread_key AND e.seq <= h.base_seq
+     WHERE NOT EXISTS (SELECT 1 FROM outbox o WHERE o.kind = 'purge_thread' AND o.key = CAST(h.thread_key AS TEXT))
      GROUP BY h.thread_key HAVING count(e.seq) <> h.copied_count",
     "SELECT 'event row ' || e.event_row || ' is outside its thread' FROM events e
      LEFT JOIN thread_heads h ON h.thread_key = e.thread_key
        AND e.seq <= h.last_seq AND h.updated_at IS NOT NULL
-     WHERE h.thread_key IS NULL",
+     WHERE h.thread_key IS NULL
+       AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.kind = 'purge_thread' AND o.key = CAST(e.thread_key AS TEXT))",
     "SELECT 'thread ' || h.thread_id || ' counts ' || h.message_count || ' messages, not ' || count(e.seq)
      FROM thread_heads h LEFT JOIN events e ON e.thread_key = h.thread_key AND e.category = 'message'
        AND NOT EXISTS (SELECT 1 FROM superseded s WHERE s.thread_key = e.thread_key
                        AND e.seq BETWEEN s.first_seq AND s.last_seq)
+     WHERE NOT EXISTS (SELECT 1 FROM outbox o WHERE o.kind = 'purge_thread' AND o.key = CAST(h.thread_key AS TEXT))
      GROUP BY h.thread_key HAVING count(e.seq) <> h.message_count",
     "SELECT 'thread ' || thread_id || ' is half deleted' FROM thread_heads h
      WHERE (h.updated_at IS NOT NULL) <> EXISTS (SELECT 1 FROM threads t WHERE t.thread_key = h.thread_key)",
@@ -36,7 +40,8 @@ pub(crate) const CONSISTENCY_QUERIES: &[&str] = &[
      LEFT JOIN thread_heads h ON h.thread_key = e.thread_key
      LEFT JOIN agents a ON a.agent_id = h.assistant_id
      LEFT JOIN turns t ON t.agent_key = a.agent_key AND t.turn_index = e.turn_index AND t.event_row = e.event_row
-     WHERE e.turn_index IS NOT NULL AND t.event_row IS NULL",
+     WHERE e.turn_index IS NOT NULL AND t.event_row IS NULL
+       AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.kind = 'purge_thread' AND o.key = CAST(e.thread_key AS TEXT))",
     "SELECT 'turn ' || t.turn_index || ' of ' || a.agent_id || ' belongs to a missing summary' FROM turns t
      JOIN agents a ON a.agent_key = t.agent_key
      WHERE t.summary_key IS NOT NULL AND t.summary_key NOT IN (SELECT summary_key FROM summaries)",

@@ -146,7 +146,8 @@ pub(crate) fn thread_size(db: &SqlConnection, thread_id: ThreadId) -> Result<Thr
              (SELECT CAST(coalesce(sum(octet_length(b.bytes)), 0) AS BIGINT)
               FROM artifacts a JOIN artifact_bytes b ON b.sha256 = a.sha256
               JOIN thread_heads h ON h.thread_key = a.thread_key WHERE h.thread_id = $1)
-         FROM events e JOIN thread_heads h ON h.thread_key = e.thread_key WHERE h.thread_id = $1",
+         FROM events e JOIN thread_heads h ON h.thread_key = e.thread_key
+         WHERE h.thread_id = $1 AND h.updated_at IS NOT NULL",
     )?;
     statement.query_row([thread_id.to_string()], |row| {
         let number = |index: usize| row.get::<_, i64>(index).map(i64::unsigned_abs);
@@ -233,7 +234,7 @@ pub(crate) fn unrewound_page(
 /// Returns the statement for a page of the thread `$1`: its events between `$2` and `$3` (exclusive), at most `$4`. If the
 /// thread has superseded events that the query leaves out, it returns one row with the seq 0 instead.
 fn unrewound_page_sql(query: &EventQuery) -> String {
-    let key = "(SELECT h.thread_key FROM thread_heads h WHERE h.thread_id = $1)";
+    let key = "(SELECT h.thread_key FROM thread_heads h WHERE h.thread_id = $1 AND h.updated_at IS NOT NULL)";
     let direction = if query.after.is_some() { "ASC" } else { "DESC" };
     let conditions = page_conditions(query);
     let page = format!(

@@ -6,6 +6,7 @@ mod list;
 mod locks;
 pub(crate) mod owners;
 pub(crate) mod projects;
+pub(crate) mod purges;
 
 use crate::engines::sql::{SqlConnection, SqlRow};
 use protocol::{OwnerScope, ParentKind, Thread, ThreadId};
@@ -165,6 +166,10 @@ pub(crate) fn create_thread(db: &SqlConnection, thread: &Thread) -> Result<()> {
             },
         )?;
     let Some(head) = new else { return check_same_owner(db, thread) };
+    if head.last_seq > 0 {
+        // The id belonged to a thread whose rows may not be purged yet. The new thread must not get them.
+        purges::complete_purge(db, head.key)?;
+    }
     if let Some(heads) = db.heads() {
         heads.insert_head(head);
     }
@@ -256,28 +261,44 @@ fn apply_metadata_patch(
     Ok(metadata)
 }
 
+/// The result of the deletions of threads in a transaction.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct DeletionReceipt {
+    /// Number of removed events.
+    removed_events: i64,
+    /// The keys of the deleted threads whose events remain to be purged (`purges`).
+    pub(crate) unpurged_threads: Vec<i64>,
+}
+
 /// Deletes a thread with everything that belongs to it. Only its id, owner and last seq are kept. Its words are found by no
 /// search afterwards; the engine purges them from the file of the index later.
 ///
+/// If the transaction would remove more than [`purges::PURGED_EVENTS_MAX`] events, those of this thread remain, together with
+/// their index rows and embeddings. No read finds them. The caller purges them in further transactions.
+///
 /// # Errors
 /// [`Error::Busy`] if a run of the thread is active.
-pub(crate) fn delete_thread(db: &SqlConnection, thread_id: ThreadId) -> Result<()> {
+pub(crate) fn delete_thread(
+    db: &SqlConnection,
+    thread_id: ThreadId,
+    receipt: &mut DeletionReceipt,
+) -> Result<()> {
     let head = load_head(db, thread_id)?;
     if let Some(run_id) = runs::active_run_id(db, head.key)? {
         return Err(Error::Busy { thread_id, run_id });
     }
-    let (_, project_key) = key_and_project(db, thread_id)?.unwrap_or_default();
-    db.prepare(
-        "DELETE FROM search_index WHERE rowid IN (
-             SELECT e.thread_key << 32 | e.seq FROM events e JOIN thread_heads h ON h.thread_key = e.thread_key
-             WHERE e.thread_key = $1 AND e.seq <= h.indexed_seq AND e.category = 'message')",
-    )?
-    .execute_deferred([head.key])?;
-    search::embeddings::delete_embeddings(db, head.key)?;
+    let DeletedThread { project_key, events, bounds } = deleted_thread(db, head.key)?;
     turns::delete(db, &head)?;
     artifacts::delete(db, head.key)?;
     facts::delete_thread(db, head.key)?;
-    db.prepare("DELETE FROM events WHERE thread_key = $1")?.execute_deferred([head.key])?;
+    search::embeddings::delete_embedding_head(db, head.key)?;
+    if receipt.removed_events + events <= purges::PURGED_EVENTS_MAX {
+        purges::delete_rows(db, head.key, bounds)?;
+        receipt.removed_events += events;
+    } else {
+        purges::queue_purge(db, &head, bounds)?;
+        receipt.unpurged_threads.push(head.key);
+    }
     db.prepare("DELETE FROM threads WHERE thread_key = $1")?.execute_deferred([head.key])?;
     // A handoff is deleted with the last of its two threads: the child needs its summary, and the parent keeps the
     // record.
@@ -295,22 +316,52 @@ pub(crate) fn delete_thread(db: &SqlConnection, thread_id: ThreadId) -> Result<(
     projects::delete_if_unused(db, project_key)
 }
 
-/// Returns the number under which the events of a thread are stored, or `None`.
+/// The facts about a thread that its deletion uses.
+struct DeletedThread {
+    /// The key of its project.
+    project_key: i64,
+    /// Number of its events, including superseded ones.
+    events: i64,
+    /// The bounds of its rows.
+    bounds: purges::PurgeBounds,
+}
+
+/// Reads the facts about a thread that its deletion uses.
+fn deleted_thread(db: &SqlConnection, thread_key: i64) -> Result<DeletedThread> {
+    db.prepare(
+        "SELECT project_key, last_seq - base_seq + copied_count, last_seq, indexed_seq
+         FROM thread_heads WHERE thread_key = $1",
+    )?
+    .query_row([thread_key], |row| {
+        Ok(DeletedThread {
+            project_key: row.get(0)?,
+            events: row.get(1)?,
+            bounds: purges::PurgeBounds { last_seq: row.get(2)?, indexed_seq: row.get(3)? },
+        })
+    })
+}
+
+/// Returns the number under which the events of a thread are stored, or `None` if the thread does not exist. A deleted thread
+/// has a head, and perhaps rows that are not purged yet.
 pub(crate) fn thread_key(db: &SqlConnection, thread_id: ThreadId) -> Result<Option<i64>> {
-    db.prepare("SELECT thread_key FROM thread_heads WHERE thread_id = $1")?
+    db.prepare("SELECT thread_key FROM thread_heads WHERE thread_id = $1 AND updated_at IS NOT NULL")?
         .query_optional([thread_id.to_string()], |row| row.get(0))
 }
 
 /// Returns the number under which the events of a thread are stored and the key of its project, or `None`.
 pub(crate) fn key_and_project(db: &SqlConnection, thread_id: ThreadId) -> Result<Option<(i64, i64)>> {
-    db.prepare("SELECT thread_key, project_key FROM thread_heads WHERE thread_id = $1")?
-        .query_optional([thread_id.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
+    db.prepare(
+        "SELECT thread_key, project_key FROM thread_heads WHERE thread_id = $1 AND updated_at IS NOT NULL",
+    )?
+    .query_optional([thread_id.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// Returns the number under which the events of a thread are stored and its highest assigned seq, or `None`.
 pub(crate) fn key_and_last_seq(db: &SqlConnection, thread_id: ThreadId) -> Result<Option<(i64, i64)>> {
-    db.prepare("SELECT thread_key, last_seq FROM thread_heads WHERE thread_id = $1")?
-        .query_optional([thread_id.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
+    db.prepare(
+        "SELECT thread_key, last_seq FROM thread_heads WHERE thread_id = $1 AND updated_at IS NOT NULL",
+    )?
+    .query_optional([thread_id.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// Returns the thread with this id, or `None`.

@@ -2,6 +2,7 @@
 //! depend on its engine.
 
 pub mod artifacts;
+pub mod deletions;
 pub mod feedback;
 pub mod fixtures;
 pub mod handoffs;

@@ -9,6 +9,7 @@ use protocol::{Handoff, HandoffStatus, StoredItem};
 use rusqlite::Connection;
 
 use crate::backends::POOL;
+use crate::conformance::deletions::{begin_deletion, create_long};
 use crate::conformance::fixtures::{append, commit, create, handoff, human, proposal, search_for};
 use crate::conformance::memory::summarization;
 use crate::older;
@@ -157,4 +158,29 @@ async fn k9_deleted_texts_have_no_row_in_the_index() {
     assert_eq!((count("search_index_docsize"), count("handoff_index")), (0, 0));
     assert_eq!(count(TERMS_OF_DELETED_ROWS), 0, "the store purges before it closes");
     connection.execute("INSERT INTO search_index (search_index) VALUES ('integrity-check')", []).unwrap();
+}
+
+#[tokio::test]
+async fn k9_a_cancelled_deletion_leaves_nothing_in_a_backup_and_in_the_file_when_the_store_closes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    let store = SqliteStore::open(&path).unwrap();
+    let thread_id = create_long(&store).await;
+    drop(begin_deletion(&store, thread_id).await);
+    let copy = folder.path().join("backup.db");
+    let report = journal::copy::backup(
+        JournalLocation::File(path.clone()),
+        copy.clone(),
+        Box::new(|_| ControlFlow::Continue(())),
+    );
+    report.await.unwrap().unwrap();
+    drop(store);
+    for file in [copy, path] {
+        let connection = Connection::open(&file).unwrap();
+        for table in ["events", "search_index_docsize", "turns", "outbox", TERMS_OF_DELETED_ROWS] {
+            let sql = format!("SELECT count(*) FROM {table}");
+            let rows: i64 = connection.query_row(&sql, [], |row| row.get(0)).unwrap();
+            assert_eq!(rows, 0, "{table} of {}", file.display());
+        }
+    }
 }

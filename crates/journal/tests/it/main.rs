@@ -118,6 +118,9 @@ against_every_backend! {
         h3_deletion_removes_what_belongs_to_the_thread
         a26_a_deleted_thread_accepts_no_event
         h3_a_deleted_thread_id_can_be_created_again;
+    deletions:
+        a26_nothing_of_a_long_thread_is_found_while_and_after_it_is_deleted
+        h3_the_id_of_a_thread_whose_deletion_was_cancelled_can_be_used_again;
     runs:
         j1_a_thread_has_one_active_run
         j1_of_concurrent_admissions_one_wins

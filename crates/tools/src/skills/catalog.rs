@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::skills::front_matter::{SkillFrontMatter, parse_front_matter, split_front_matter};
+use crate::skills::missing_folders::{MissingFolder, MissingFolders, ParentVersions};
 
 /// Name of the file that makes a folder a skill.
 pub(super) const SKILL_FILE: &str = "SKILL.md";
@@ -59,9 +60,28 @@ pub struct SkillCatalog {
 /// Path and modification time of each skill file, by root. Comparing two of them detects a change.
 pub(super) type SkillFileVersions = Vec<Vec<(PathBuf, FileVersion)>>;
 
-/// Lists the skill files of all roots with their versions. Reads no file content.
-pub(super) fn skill_file_versions(roots: &[SkillRoot]) -> SkillFileVersions {
-    roots.iter().map(|root| list_skill_files(&root.folder)).collect()
+/// Lists the skill files of all roots with their versions. Reads no file content. A root in `missing` is listed only if the folder
+/// in which it would appear has changed. Updates `missing`.
+pub(super) fn skill_file_versions(
+    roots: &[SkillRoot],
+    missing: &mut MissingFolders,
+    now: SystemTime,
+) -> SkillFileVersions {
+    missing.resize(roots.len(), None);
+    let mut parents = ParentVersions::default();
+    let roots = roots.iter().zip(missing.iter_mut());
+    roots
+        .map(|(root, missing)| {
+            if missing.as_ref().is_some_and(|known| parents.is_still_missing(known)) {
+                return Vec::new();
+            }
+            let files = list_skill_files(&root.folder);
+            let is_absent = files.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+            *missing = if is_absent { MissingFolder::observe(&root.folder, now) } else { None };
+            // A folder that cannot be read has no skills.
+            files.unwrap_or_default()
+        })
+        .collect()
 }
 
 /// Loads the skills of the listed files. `file_versions` has one entry for each root, in the same order. A file that
@@ -111,12 +131,24 @@ pub(super) struct FileVersion {
 
 impl FileVersion {
     /// Returns the version of a file.
-    fn from_metadata(metadata: &std::fs::Metadata) -> Self {
+    pub(super) fn from_metadata(metadata: &std::fs::Metadata) -> Self {
         Self {
             modified: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
             bytes: metadata.len(),
             identity: identity(metadata),
         }
+    }
+
+    /// Returns whether the last change is at least this old at the time `now`. `false` if its time is not known.
+    pub(super) fn is_settled(&self, now: SystemTime, age: Duration) -> bool {
+        let [_, seconds, nanoseconds] = self.identity;
+        let (Ok(seconds @ 1..), Ok(nanoseconds)) = (u64::try_from(seconds), u64::try_from(nanoseconds))
+        else {
+            return false;
+        };
+        let changed = Duration::from_secs(seconds).saturating_add(Duration::from_nanos(nanoseconds));
+        let is_older = |time| now.duration_since(time).is_ok_and(|passed| passed >= age);
+        SystemTime::UNIX_EPOCH.checked_add(changed).is_some_and(is_older) && is_older(self.modified)
     }
 }
 
@@ -133,17 +165,16 @@ const fn identity(_metadata: &std::fs::Metadata) -> [i64; 3] {
     [0; 3]
 }
 
-/// Lists the files `*/SKILL.md` of a folder, sorted by path. A folder that cannot be read has none.
-fn list_skill_files(folder: &Path) -> Vec<(PathBuf, FileVersion)> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let files = entries.flatten().take(FOLDERS_MAX).filter_map(|entry| {
+/// Lists the files `*/SKILL.md` of a folder, sorted by path.
+fn list_skill_files(folder: &Path) -> std::io::Result<Vec<(PathBuf, FileVersion)>> {
+    let files = std::fs::read_dir(folder)?.flatten().take(FOLDERS_MAX).filter_map(|entry| {
         let file = entry.path().join(SKILL_FILE);
         let metadata = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
         Some((file, FileVersion::from_metadata(&metadata)))
     });
     let mut files: Vec<_> = files.collect();
     files.sort();
-    files
+    Ok(files)
 }
 
 /// Reads one skill from its SKILL.md.

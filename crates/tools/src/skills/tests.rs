@@ -132,6 +132,33 @@ fn new_and_changed_skills_are_loaded_and_others_are_cached() {
     assert_eq!(fixture.names(), ["b: new"]);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_skill_in_a_folder_that_was_missing_is_found_at_the_next_use() {
+    use std::time::Duration;
+    let fixture = SkillFixture::new();
+    create_dir_all(fixture.path("home")).unwrap();
+    for folder in ["home", "work"] {
+        // The next change is a new version even within the resolution of the file system.
+        let folder = std::fs::File::open(fixture.path(folder)).unwrap();
+        folder.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    }
+    let later = SystemTime::now() + Duration::from_secs(3_600);
+    let names = || -> Vec<String> {
+        fixture.skills.catalog_at(later).skills.iter().map(|skill| skill.name.clone()).collect()
+    };
+    assert!(names().is_empty());
+    let is_known = |fixture: &SkillFixture| fixture.skills.missing.lock().iter().all(Option::is_some);
+    assert!(is_known(&fixture), "no folder is looked for again");
+    assert!(names().is_empty() && is_known(&fixture));
+    fixture.skill("work/.agents/skills/a", "a", "new");
+    assert_eq!(names(), ["a"]);
+    fixture.skill("home/skills/b", "b", "new");
+    assert_eq!(names(), ["a", "b"]);
+    std::fs::remove_dir_all(fixture.path("work/.agents")).unwrap();
+    assert_eq!(names(), ["b"]);
+}
+
 #[tokio::test]
 async fn a_skill_is_loaded_with_its_files() {
     let fixture = SkillFixture::new();

@@ -143,7 +143,7 @@ impl ThreadScanCache {
         };
         let scan = match cached {
             Some(scan) => scan,
-            None => Arc::new(ThreadScan::scan_window(thread, request).await?),
+            None => Arc::new(self.scan_whole(thread, request).await?),
         };
         if scan.end.is_some() {
             self.insert_cached(Arc::clone(&scan));
@@ -151,12 +151,38 @@ impl ThreadScanCache {
         Ok(WindowScan { scan, messages })
     }
 
+    /// Reads the whole thread for a request that no cached scan can serve, such as one with a new goal. Adopts what a scan with
+    /// another goal knows, for which the draft would read the thread again otherwise.
+    async fn scan_whole(
+        &self,
+        thread: ThreadSource<'_>,
+        request: ScanRequest<'_>,
+    ) -> Result<ThreadScan, StepFailure> {
+        let mut scan = ThreadScan::scan_window(thread, request).await?;
+        let Some(other) = self.take_newest(thread.thread_id) else { return Ok(scan) };
+        if let Some(other) = ThreadScan::scan_new_events(other, thread).await? {
+            scan.adopt_shared_values(&other);
+            // The new scan replaces one with the same goal and a smaller budget.
+            if other.goal_text() != request.goal {
+                self.insert_cached(other);
+            }
+        }
+        Ok(scan)
+    }
+
+    /// Removes and returns the scan of the thread that was used last.
+    fn take_newest(&self, thread_id: ThreadId) -> Option<Arc<ThreadScan>> {
+        let mut entries = self.entries.lock();
+        let index = entries.iter().rposition(|scan| scan.thread_id == thread_id)?;
+        Some(entries.remove(index))
+    }
+
     /// Removes and returns the cached scan that can serve the request.
     fn take_cached(&self, thread_id: ThreadId, request: ScanRequest<'_>) -> Option<Arc<ThreadScan>> {
         let mut entries = self.entries.lock();
         let can_serve = |scan: &Arc<ThreadScan>| {
-            let goal = scan.selector.goal().map(GoalMatcher::text);
-            scan.thread_id == thread_id && goal == request.goal && scan.tokens_max >= request.tokens_max
+            let serves_goal = scan.goal_text() == request.goal && scan.tokens_max >= request.tokens_max;
+            scan.thread_id == thread_id && serves_goal
         };
         let index = entries.iter().position(can_serve)?;
         Some(entries.remove(index))
@@ -226,6 +252,20 @@ impl ThreadScan {
             cached.end = Some(newest);
         }
         Ok(Some(cached))
+    }
+
+    /// Adopts the values of a scan with another goal that do not depend on it: the divided conversation, and the names that the
+    /// thread does not contain. Both scans must have read the same events.
+    fn adopt_shared_values(&mut self, other: &Self) {
+        if self.end == other.end && self.inherited == other.inherited {
+            self.dividers = other.dividers.clone();
+            self.missing_names = Arc::clone(&other.missing_names);
+        }
+    }
+
+    /// Returns the goal.
+    fn goal_text(&self) -> Option<&str> {
+        self.selector.goal().map(GoalMatcher::text)
     }
 
     /// Returns the facts of all events read.
@@ -485,7 +525,7 @@ impl WindowScan {
         grounding: &mut GroundingCheck,
         user_texts: &[&str],
     ) -> Result<(), StepFailure> {
-        let goal = self.scan.selector.goal().map(GoalMatcher::text);
+        let goal = self.scan.goal_text();
         user_texts.iter().copied().chain(goal).for_each(|text| grounding.search_user_text(text));
         for selection in self.scan.selections.values() {
             grounding.search_selection(&selection.requests);

@@ -1,7 +1,7 @@
 //! Updates of the search index before a search and in the background. Only one process updates the index at a time, and
 //! only one task of that process. Tasks that wait for another update hold no connection.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,8 @@ use tokio::task::JoinHandle;
 
 use super::{PostgresInner, locks};
 use crate::engines::sql::SqlConnection;
-use crate::tables::search::{self, IndexBatchResult, IndexPass, IndexScope, ScopeIndexState};
-use crate::tables::threads::ThreadHeadCache;
+use crate::tables::search::{self, IndexBatchResult, IndexPass, IndexScope, PurgeState, ScopeIndexState};
+use crate::tables::threads::{ThreadHeadCache, purges};
 use crate::{Error, Result};
 
 /// Interval at which a waiting process checks whether another process has released the index. It is shorter than
@@ -35,6 +35,8 @@ pub(super) struct IndexUpdater {
     batch: Mutex<()>,
     /// The update in the background that was started last.
     background: parking_lot::Mutex<Option<JoinHandle<()>>>,
+    /// `true` if this process has completed the deletions that earlier processes left incomplete.
+    has_completed_purges: AtomicBool,
 }
 
 /// The results of the passes of this process.
@@ -94,13 +96,17 @@ impl IndexUpdater {
         }
     }
 
-    /// Starts a task that runs a pass, unless one is running. It ends when the last owner of the store is dropped.
+    /// Starts a task that runs a pass, unless one is running. It ends when the last owner of the store is dropped. The first
+    /// task of a process also completes deletions that earlier processes left incomplete.
     pub(super) fn start_background(&self, store: Weak<PostgresInner>) {
         let mut background = self.background.lock();
         if background.as_ref().is_none_or(JoinHandle::is_finished) {
             *background = Some(tokio::spawn(async move {
-                if let Err(error) = run_pass_in_background(store).await {
+                if let Err(error) = run_pass_in_background(&store).await {
                     tracing::warn!(%error, "failed to update the search index in the background");
+                }
+                if let Err(error) = complete_purges(&store).await {
+                    tracing::warn!(%error, "failed to remove all rows of deleted threads");
                 }
             }));
         }
@@ -140,13 +146,28 @@ impl IndexUpdater {
 }
 
 /// Runs one pass over all threads while the store exists.
-async fn run_pass_in_background(store: Weak<PostgresInner>) -> Result<()> {
+async fn run_pass_in_background(store: &Weak<PostgresInner>) -> Result<()> {
     let mut pass = IndexPass::default();
     while let Some(inner) = store.upgrade()
         && let IndexBatchResult::Unfinished(next) =
             inner.index_updater.continue_pass(&inner.pool, pass).await?
     {
         pass = next;
+    }
+    Ok(())
+}
+
+/// Completes the purges of deleted threads that are pending, once in a process, while the store exists.
+async fn complete_purges(store: &Weak<PostgresInner>) -> Result<()> {
+    while let Some(inner) = store.upgrade()
+        && !inner.index_updater.has_completed_purges.load(Ordering::Relaxed)
+    {
+        let purged = inner.pool.write(Vec::new(), |connection| {
+            purges::purge_next_part(&SqlConnection::Postgres(connection, &ThreadHeadCache::default()))
+        });
+        if purged.await? == PurgeState::Complete {
+            inner.index_updater.has_completed_purges.store(true, Ordering::Relaxed);
+        }
     }
     Ok(())
 }
@@ -257,7 +278,9 @@ mod tests {
             let deleter = Connection::open(&database.socket_url().parse().unwrap()).unwrap();
             deleter.batch_execute("SET idle_in_transaction_session_timeout = 0; BEGIN").unwrap();
             let heads = ThreadHeadCache::default();
-            threads::delete_thread(&SqlConnection::Postgres(&deleter, &heads), deleted).unwrap();
+            let mut receipt = threads::DeletionReceipt::default();
+            threads::delete_thread(&SqlConnection::Postgres(&deleter, &heads), deleted, &mut receipt)
+                .unwrap();
             deleter
         });
         let update = tokio::spawn({

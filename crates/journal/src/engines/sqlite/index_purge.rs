@@ -1,6 +1,6 @@
-//! The schedule of the purge of deleted texts: the times at which the writer removes terms of deleted rows from the search
-//! index, and then the deleted texts from the write-ahead log. The steps themselves are in `tables::search`. The caller passes
-//! the time.
+//! The schedule of the purge of deleted texts: the times at which the writer removes rows that deletions of threads have left,
+//! then terms of deleted rows from the search index, and then the deleted texts from the write-ahead log. The steps themselves
+//! are in `tables::threads::purges` and `tables::search`. The caller passes the time.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 /// The schedule of the purge.
 #[derive(Debug)]
 pub(super) struct PurgeSchedule {
-    /// The next step. It only reads if the index contains no term of a deleted row.
+    /// The next step. It only reads if nothing is left to be purged.
     next_step: NextStep,
     /// `true` if this process has deleted texts since the last complete purge.
     has_deletions: bool,

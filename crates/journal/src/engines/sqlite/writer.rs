@@ -18,6 +18,7 @@ use super::wal::{self, LogCheckpoint, OpenFiles};
 use crate::engines::apply::apply_transaction;
 use crate::engines::sql;
 use crate::tables::search::{self, IndexBatchResult, IndexPass, IndexScope, PurgeState, ScopeIndexState};
+use crate::tables::threads::purges;
 use crate::{CommitReceipt, Error, Result, Transaction};
 
 /// Maximum number of transactions in one commit.
@@ -64,6 +65,8 @@ pub(crate) enum WriterJob {
     Index(oneshot::Sender<Result<()>>),
     /// Index one batch of the scope of a search.
     IndexScope(IndexScopeRequest),
+    /// Remove a part of the rows of a deleted thread.
+    Purge(PurgeRequest),
     /// Update the search index while the queue is empty, until it is complete or the queue is closed.
     IndexInBackground,
     /// Execute a query on the writer's connection. An in-memory database has no other connection.
@@ -84,6 +87,14 @@ pub(crate) struct IndexScopeRequest {
     pub(crate) scope: Arc<IndexScope>,
     /// Receives the state of the scope after the commit.
     pub(crate) reply: oneshot::Sender<Result<ScopeIndexState>>,
+}
+
+/// A deleted thread of which a part is to be purged, and the channel of the result.
+pub(crate) struct PurgeRequest {
+    /// The key of the thread.
+    pub(crate) thread_key: i64,
+    /// Receives the state of the purge after the commit.
+    pub(crate) reply: oneshot::Sender<Result<PurgeState>>,
 }
 
 /// The state of the update of the search index for which no caller waits.
@@ -113,7 +124,7 @@ pub(crate) struct SqliteWriter {
     index_waiters: Vec<oneshot::Sender<Result<()>>>,
     /// The state of the update of the index for which no caller waits.
     background_indexing: BackgroundIndexing,
-    /// The schedule of the purge of the search index.
+    /// The schedule of the purge of deleted texts.
     purge: PurgeSchedule,
     /// Number of transactions that the next commit is expected to have, estimated from recent commits.
     expected_group: usize,
@@ -166,6 +177,7 @@ impl SqliteWriter {
                 }
                 Some(WriterJob::Index(waiter)) => self.index_waiters.push(waiter),
                 Some(WriterJob::IndexScope(request)) => self.index_scope(request),
+                Some(WriterJob::Purge(request)) => self.purge_thread(request),
                 Some(WriterJob::IndexInBackground) => self.background_indexing = BackgroundIndexing::Running,
                 Some(WriterJob::Query(query)) => query(&self.connection.lock()),
                 None => {}
@@ -349,6 +361,18 @@ impl SqliteWriter {
         let _ = request.reply.send(outcome);
     }
 
+    /// Removes a part of the rows of a deleted thread and sends the result. The connection is free again before.
+    fn purge_thread(&mut self, request: PurgeRequest) {
+        // The words of these rows are purged from the index afterwards.
+        self.purge.request(Instant::now());
+        let outcome = self.path.check_undamaged().and_then(|()| {
+            let outcome = self.with_session(|session| session.purge_thread_part(request.thread_key));
+            outcome.map_err(|error| self.path.convert_error(&error))
+        });
+        // The send fails if the caller was dropped. The rest is purged in the background then.
+        let _ = request.reply.send(outcome);
+    }
+
     /// Indexes one batch if the index is being updated. If it is complete, or the batch failed, sends the result to all
     /// waiting callers. Callers that do not wait any more are forgotten.
     fn update_index(&mut self) {
@@ -379,8 +403,8 @@ impl SqliteWriter {
         }
     }
 
-    /// Performs one step of the purge of the index.
-    fn purge_index(&mut self) -> rusqlite::Result<()> {
+    /// Performs one step of the purge of deleted texts.
+    fn purge_deleted(&mut self) -> rusqlite::Result<()> {
         let start = Instant::now();
         let state = self.with_session(|session| session.purge_step())?;
         self.purge.finish_step(state, start.elapsed(), Instant::now());
@@ -389,8 +413,8 @@ impl SqliteWriter {
 
     /// Performs one step of the purge for which no caller waits. After a failure, it is repeated later.
     fn purge_in_background(&mut self) {
-        if let Err(error) = self.purge_index() {
-            tracing::warn!(%error, path = %self.path.0.display(), "failed to purge the search index");
+        if let Err(error) = self.purge_deleted() {
+            tracing::warn!(%error, path = %self.path.0.display(), "failed to purge deleted texts");
             self.purge.retry_step(Instant::now());
         }
     }
@@ -411,9 +435,9 @@ impl SqliteWriter {
             if !self.purge.has_deletions() {
                 return;
             }
-            if let Err(error) = self.purge_index() {
+            if let Err(error) = self.purge_deleted() {
                 // A later process purges the rest.
-                tracing::debug!(%error, "failed to purge the search index");
+                tracing::debug!(%error, "failed to purge deleted texts");
                 return;
             }
         }
@@ -525,9 +549,21 @@ impl WriteSession<'_> {
         .map_err(to_engine_error)
     }
 
-    /// Performs one step of the purge of the index in a transaction. Begins none if there is nothing to purge.
+    /// Removes a part of the rows of a deleted thread in a transaction.
+    fn purge_thread_part(&self, thread_key: i64) -> rusqlite::Result<PurgeState> {
+        self.in_transaction(|| {
+            Ok(purges::purge_part(&sql::SqlConnection::Sqlite(self.connection), thread_key))
+        })?
+        .map_err(to_engine_error)
+    }
+
+    /// Performs one step of a purge in a transaction: of a deleted thread whose purge was not completed, or else of the
+    /// index. Begins none if there is nothing to purge.
     fn purge_step(&self) -> rusqlite::Result<PurgeState> {
         let connection = &sql::SqlConnection::Sqlite(self.connection);
+        if let Some(thread_key) = purges::next_purge(connection).map_err(to_engine_error)? {
+            return self.purge_thread_part(thread_key).map(|_| PurgeState::Incomplete);
+        }
         if !search::needs_purge(connection).map_err(to_engine_error)? {
             return Ok(PurgeState::Complete);
         }

@@ -329,11 +329,12 @@ fn foreign_mentions(db: &SqlConnection, deleted_key: i64) -> Result<Vec<(i64, i6
     statement.query_map([deleted_key], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
 }
 
-/// Returns the statement of [`foreign_mentions`].
+/// Returns the statement of [`foreign_mentions`]. Events of deleted threads are left out; a purge removes them.
 fn foreign_mentions_sql(dialect: SqlDialect) -> String {
     format!(
         "SELECT e.thread_key, e.seq, {} <> 'compaction' FROM events e
          WHERE {CONTEXT_CHANGE_EVENTS} AND e.event_type = 'turns_archived' AND e.thread_key <> $1
+           AND EXISTS (SELECT 1 FROM threads t WHERE t.thread_key = e.thread_key)
            AND {} IN (SELECT d.id FROM dissolved_summaries d WHERE d.thread_key = $1)",
         dialect.json_field("e.content", "reason"),
         dialect.json_field("e.content", "summary_id")

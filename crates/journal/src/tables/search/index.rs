@@ -204,9 +204,9 @@ pub(super) fn row_lengths(db: &SqlConnection, rows: &[i64]) -> Result<Vec<u64>> 
 /// The result of a step of a purge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PurgeState {
-    /// The index contains no term of a deleted row.
+    /// Nothing is left to be purged: no term of a deleted row in the index, or no row of a deleted thread.
     Complete,
-    /// The index may still contain terms of deleted rows.
+    /// Something may be left to be purged.
     Incomplete,
 }
 

@@ -22,14 +22,11 @@ use crate::{Error, Result, SortDirection, SubagentVisibility, ThreadFilter, Thre
 pub(crate) fn list_threads(db: &SqlConnection, filter: &ThreadFilter) -> Result<Vec<Thread>> {
     check_page_limit("threads", filter.limit)?;
     let mut query = ThreadListQuery::from_filter(db.dialect(), filter)?;
-    query.sql.push_str(&format!(" ORDER BY {}", order_by_sql(filter)));
-    let mut skip = 0;
-    if is_fully_in_sql(filter) {
-        query.add_page(filter);
-    } else {
-        skip = filter.offset;
-    }
-    let mut statement = db.prepare(&format!("SELECT {COLUMNS}, {STATE_COLUMNS} FROM {FROM}{}", query.sql))?;
+    let (sql, mut skip) = match is_fully_in_sql(filter) {
+        true => (query.page_sql(filter), 0),
+        false => (query.all_sql(filter), filter.offset),
+    };
+    let mut statement = db.prepare(&sql)?;
     let mut threads = Vec::new();
     statement.stream_rows(&query.parameters[..], |row| {
         let metadata: Map<String, Value> = read_json_column(row, "metadata")?;
@@ -89,6 +86,9 @@ pub(crate) fn thread_states(
 const FROM: &str =
     "thread_heads h JOIN threads t ON t.thread_key = h.thread_key WHERE h.updated_at IS NOT NULL";
 
+/// The first table of a list, with the condition that the thread exists.
+const FROM_HEADS: &str = "thread_heads h WHERE h.updated_at IS NOT NULL";
+
 /// Facts about a thread's state that are in other tables. They are read only for interrupted threads, of which there
 /// are few.
 const STATE_COLUMNS: &str = "
@@ -118,9 +118,22 @@ fn matches_filter(filter: &ThreadFilter, metadata: &Map<String, Value>, state: T
         && filter.state.is_none_or(|expected| expected == state)
 }
 
+/// Returns whether the conditions or the order of a filter need the table `threads`. Without sub-agents, its heads alone have an
+/// index by owner and activity.
+const fn needs_threads(filter: &ThreadFilter) -> bool {
+    filter.assistant_id.is_some()
+        || filter.parent_id.is_some()
+        || filter.without_metadata_key.is_some()
+        || filter.text.is_some()
+        || matches!(filter.order.by, ThreadSortKey::Created)
+        || matches!(filter.subagents, SubagentVisibility::Shown)
+}
+
 /// A query for threads: its SQL conditions and their parameters.
 struct ThreadListQuery {
-    /// Conditions that begin with ` AND `, followed by the order and the page.
+    /// The tables that the conditions name, with the condition that the thread exists.
+    tables: &'static str,
+    /// Conditions that begin with ` AND `.
     sql: String,
     /// The values of the parameters.
     parameters: Vec<sql::SqlValue<'static>>,
@@ -129,7 +142,8 @@ struct ThreadListQuery {
 impl ThreadListQuery {
     /// Builds the conditions of a filter.
     fn from_filter(dialect: SqlDialect, filter: &ThreadFilter) -> Result<Self> {
-        let mut query = Self { sql: String::new(), parameters: Vec::new() };
+        let tables = if needs_threads(filter) { FROM } else { FROM_HEADS };
+        let mut query = Self { tables, sql: String::new(), parameters: Vec::new() };
         let Some(scope) = &filter.scope else {
             return Err(Error::InvalidRequest {
                 what: "threads",
@@ -139,6 +153,7 @@ impl ThreadListQuery {
         if let Some(owner) = owners::owner_column_value(Some(scope)) {
             let owner = query.add_parameter(owner.to_owned());
             query.add_condition(&match filter.parent_id {
+                None if !needs_threads(filter) => format!("h.owner = {owner}"),
                 // Both columns are compared, because one leads the index by activity and the other the index by
                 // creation.
                 None => format!("h.owner = {owner} AND t.owner = {owner}"),
@@ -213,14 +228,34 @@ impl ThreadListQuery {
     /// Returns the statement that counts the threads and stops at `maximum`.
     fn count_sql(&mut self, maximum: u64) -> String {
         let maximum = self.add_parameter(encode_counter(maximum));
-        format!("SELECT count(*) FROM (SELECT 1 FROM {FROM}{} LIMIT {maximum}) AS counted", self.sql)
+        let Self { tables, sql, .. } = self;
+        format!("SELECT count(*) FROM (SELECT 1 FROM {tables}{sql} LIMIT {maximum}) AS counted")
     }
 
-    /// Adds the limit and the offset.
-    fn add_page(&mut self, filter: &ThreadFilter) {
+    /// Returns the statement for all threads that meet the conditions, in order.
+    fn all_sql(&self, filter: &ThreadFilter) -> String {
+        let order = order_by_sql(filter);
+        format!("SELECT {COLUMNS}, {STATE_COLUMNS} FROM {FROM}{} ORDER BY {order}", self.sql)
+    }
+
+    /// Returns the statement for a page. Of the threads before its offset, only what the conditions and the order need is read:
+    /// PostgreSQL would compute the columns of each of them.
+    fn page_sql(&mut self, filter: &ThreadFilter) -> String {
         let limit = self.add_parameter(encode_counter(filter.limit as u64));
         let offset = self.add_parameter(encode_counter(filter.offset as u64));
-        self.sql.push_str(&format!(" LIMIT {limit} OFFSET {offset}"));
+        let order = order_by_sql(filter);
+        let Self { tables, sql, .. } = self;
+        match filter.offset {
+            0 => format!(
+                "SELECT {COLUMNS}, {STATE_COLUMNS} FROM {FROM}{sql} ORDER BY {order} LIMIT {limit} OFFSET {offset}"
+            ),
+            _ => format!(
+                "SELECT {COLUMNS}, {STATE_COLUMNS} FROM (
+                     SELECT h.thread_key AS page_key FROM {tables}{sql} ORDER BY {order} LIMIT {limit} OFFSET {offset}
+                 ) AS page CROSS JOIN thread_heads h CROSS JOIN threads t
+                 WHERE h.thread_key = page.page_key AND t.thread_key = h.thread_key ORDER BY {order}"
+            ),
+        }
     }
 }
 
@@ -261,12 +296,24 @@ mod tests {
 
     #[track_caller]
     fn check(filter: &ThreadFilter, index: &str) {
-        let mut query = ThreadListQuery::from_filter(SqlDialect::Sqlite, filter).unwrap();
-        query.sql.push_str(&format!(" ORDER BY {}", order_by_sql(filter)));
-        query.add_page(filter);
-        let plan = query_plan(&format!("SELECT {COLUMNS} FROM {FROM}{}", query.sql));
+        let plan = page_plan(filter);
         assert!(plan[0].contains(index), "{plan:?}");
         assert!(!plan.iter().any(|step| step.contains("TEMP B-TREE")), "{plan:?}");
+        // The threads before a page are skipped in the same index, and only the page is sorted again.
+        let far = ThreadFilter { offset: 10_000, ..filter.clone() };
+        let plan = page_plan(&far);
+        let page = plan.iter().position(|step| step == "SCAN page").unwrap();
+        assert!(plan[..page].iter().any(|step| step.contains(index)), "{plan:?}");
+        assert!(!plan[..page].iter().any(|step| step.contains("TEMP B-TREE")), "{plan:?}");
+        let reads_threads = plan[..page].iter().any(|step| step.starts_with("SEARCH t"));
+        assert_eq!(reads_threads, needs_threads(&far), "{plan:?}");
+    }
+
+    /// Returns the plan of the page of a filter, without the plans of the columns that are read for the page only.
+    fn page_plan(filter: &ThreadFilter) -> Vec<String> {
+        let mut query = ThreadListQuery::from_filter(SqlDialect::Sqlite, filter).unwrap();
+        let columns = format!("{COLUMNS}, {STATE_COLUMNS}");
+        query_plan(&query.page_sql(filter).replacen(&columns, "t.name", 1))
     }
 
     #[test]
@@ -285,10 +332,7 @@ mod tests {
             let parent_id = Some(protocol::ThreadId::generate());
             let filter =
                 ThreadFilter { parent_id, order, ..ThreadFilter::for_scope(OwnerScope::Owner(None), 10) };
-            let mut query = ThreadListQuery::from_filter(SqlDialect::Sqlite, &filter).unwrap();
-            query.sql.push_str(&format!(" ORDER BY {}", super::order_by_sql(&filter)));
-            query.add_page(&filter);
-            let plan = query_plan(&format!("SELECT {COLUMNS} FROM {FROM}{}", query.sql));
+            let plan = page_plan(&filter);
             assert!(plan[0].contains("threads_parent"), "{plan:?}");
             assert!(!plan.iter().any(|step| step.starts_with("SCAN")), "{plan:?}");
         }

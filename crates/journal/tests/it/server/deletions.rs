@@ -11,6 +11,7 @@ use tokio::task::block_in_place;
 
 use super::races::{check_consistency, open_processes};
 use crate::backends::POOL;
+use crate::conformance::deletions::{begin_deletion, create_long};
 use crate::conformance::fixtures::{append, commit, human, messages, thread};
 
 /// The project of all threads.
@@ -115,4 +116,20 @@ async fn a2_the_index_of_a_deleted_message_is_not_assigned_again() {
         last_index = turns[0].turn_index;
         commit(store, vec![Write::DeleteThread { thread_id: thread.thread_id }]).await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_that_a_process_left_incomplete_is_completed_by_the_index_update_of_another() {
+    let (database, stores) = open_processes(2).await;
+    let thread_id = create_long(&*stores[0]).await;
+    drop(begin_deletion(&*stores[0], thread_id).await);
+    stores[1].start_index_update();
+    let tables = ["events", "search_index", "outbox"];
+    let is_left = |table: &str| {
+        !database.query_texts(&format!("SELECT 'row' FROM {table} LIMIT 1")).unwrap().is_empty()
+    };
+    while tables.into_iter().any(is_left) {
+        tokio::task::yield_now().await;
+    }
+    check_consistency(&stores[1]).await;
 }

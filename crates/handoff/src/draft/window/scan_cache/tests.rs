@@ -152,6 +152,7 @@ proptest! {
                     ThreadChange::Rewind(keep_seq) => journal.rewind(*keep_seq).await,
                 }
                 let counts = journal.check_against_fresh_scan(&cache, goal).await;
+                journal.check_against_fresh_scan(&cache, Some("the parser")).await;
                 assert_eq!(counts.messages, counts.verbatim + counts.summarized + counts.truncated + counts.excluded);
                 let last = journal.scan(&cache, goal).await.offline_summary(300).1.last_seq;
                 let uncovered = journal.store.messages_after(journal.thread_id, last).await.unwrap();
@@ -269,6 +270,37 @@ async fn another_draft_divides_a_long_conversation_without_reading_it_again() {
     assert!(readings == 0 && more != first, "a new message is added to the divided conversation");
     let fresh = journal.scan(&ThreadScanCache::default(), None).await;
     assert_eq!(more, fresh.divide_conversation(source, budget).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_draft_with_a_new_goal_reads_the_thread_once_and_divides_nothing_again() {
+    let lines: Vec<String> = (0..WINDOW_PAGE_ROWS + 3).map(|index| format!("U: Do thing {index}.")).collect();
+    let journal = JournalFixture::with_lines(&lines.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let cache = ThreadScanCache::default();
+    let budget = PartBudget { tokens_max: 500, parts_max: 4 };
+    let (sender, mut frames) = FrameSender::channel();
+    let source = ThreadSource { frames: &sender, ..journal.source() };
+    // Every page but the last one of a reading is reported.
+    let mut draft = async |goal| {
+        let request = ScanRequest { goal, ..ScanRequest::default() };
+        let scan = cache.scan_thread(source, request).await.unwrap();
+        let divided = scan.divide_conversation(source, budget).await.unwrap();
+        let mut labels = Vec::new();
+        while let Some(item) = frames.try_next() {
+            let text = format!("{item:?}");
+            labels.extend(
+                ["read the thread", "divide the conversation"]
+                    .into_iter()
+                    .filter(|label| text.contains(label)),
+            );
+        }
+        (divided, labels)
+    };
+    let (first, labels) = draft(None).await;
+    assert_eq!(labels, ["read the thread", "divide the conversation"]);
+    assert_eq!(draft(Some("thing 7")).await, (first.clone(), vec!["read the thread"]));
+    assert_eq!(draft(Some("thing 7")).await, (first.clone(), vec![]));
+    assert_eq!(draft(None).await, (first, vec![]), "the scan without a goal is still cached");
 }
 
 #[tokio::test]

@@ -219,10 +219,14 @@ fn add_daily_tokens(db: &SqlConnection, model_key: i64, embeddings: &MessageEmbe
     .execute_deferred((model_key, day, encode_counter(embeddings.tokens)))
 }
 
-/// Deletes the embeddings of a thread.
-pub(crate) fn delete_embeddings(db: &SqlConnection, thread_key: i64) -> Result<()> {
-    let first = first_vector(message_row(thread_key, 0));
-    delete_vectors(db, first..first_vector(message_row(thread_key + 1, 0)))?;
+/// Deletes the embeddings of the messages of a thread up to a seq.
+pub(crate) fn delete_embeddings(db: &SqlConnection, thread_key: i64, last_seq: i64) -> Result<()> {
+    let first_row = message_row(thread_key, 0);
+    delete_vectors(db, first_vector(first_row)..first_vector(first_row + last_seq + 1))
+}
+
+/// Deletes how far the messages of a thread have embeddings.
+pub(crate) fn delete_embedding_head(db: &SqlConnection, thread_key: i64) -> Result<()> {
     db.prepare("DELETE FROM embedding_heads WHERE thread_key = $1")?.execute_deferred([thread_key])
 }
 
@@ -276,7 +280,7 @@ pub(crate) fn count_embeddings(
     let embeddings: i64 = db
         .prepare(
             "SELECT count(*) FROM embeddings v JOIN thread_heads h ON h.thread_key = v.vector_id >> $3
-             WHERE v.model_key = $1 AND (CAST($2 AS TEXT) IS NULL OR h.owner = $2)",
+             WHERE v.model_key = $1 AND h.updated_at IS NOT NULL AND (CAST($2 AS TEXT) IS NULL OR h.owner = $2)",
         )?
         .query_row(
             (

@@ -197,16 +197,19 @@ async fn allowed_calls_run_without_an_interrupt_and_without_an_event() {
     assert_eq!((fixture.results().await.len(), fixture.decision_events().await.len()), (3, 0));
 }
 
+/// Three calls that need approval, one that is read-only, and one that a rule forbids.
+fn five_calls() -> ScriptedReply {
+    ScriptedReply::call("c1", "execute", json!({"command": "make \u{202e}all", "description": "builds"}))
+        .with_call("c2", "read_file", json!({"path": "src/a.rs"}))
+        .with_call("c3", "write_file", json!({"path": "new/a", "content": "x\n"}))
+        .with_call("c4", "write_file", json!({"path": ".env", "content": "x\n"}))
+        .with_call("c5", "write_file", json!({"path": "new/b", "content": "y\n"}))
+}
+
 #[tokio::test]
 async fn all_calls_of_an_answer_that_need_approval_share_one_interrupt() {
-    let calls =
-        ScriptedReply::call("c1", "execute", json!({"command": "make \u{202e}all", "description": "builds"}))
-            .with_call("c2", "read_file", json!({"path": "src/a.rs"}))
-            .with_call("c3", "write_file", json!({"path": "new/a", "content": "x\n"}))
-            .with_call("c4", "write_file", json!({"path": ".env", "content": "x\n"}))
-            .with_call("c5", "write_file", json!({"path": "new/b", "content": "y\n"}));
     let fixture = ApprovalFixture::new(
-        vec![calls, ScriptedReply::text("Done.")],
+        vec![five_calls(), ScriptedReply::text("Done.")],
         ("deny = [\"edit_file(.env*)\"]", ApprovalPolicy::Ask),
     )
     .await;

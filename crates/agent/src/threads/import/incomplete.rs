@@ -66,8 +66,8 @@ mod tests {
             assert_eq!(incomplete_import_notice(&thread).as_deref(), Some(expected));
         };
         check(
-            json!({"path": "/home/ada/s.jsonl", "messages": 2048, "messages_total": 5000}),
-            "import incomplete: 2048 of 5000 messages; run `segue import /home/ada/s.jsonl` again to complete it",
+            json!({"path": "/srv/ada/s.jsonl", "messages": 2048, "messages_total": 5000}),
+            "import incomplete: 2048 of 5000 messages; run `segue import /srv/ada/s.jsonl` again to complete it",
         );
         check(
             json!({"path": "/my files/s.jsonl", "messages": 2048, "messages_total": null}),

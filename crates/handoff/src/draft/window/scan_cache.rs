@@ -4,6 +4,7 @@
 //! ended.
 
 mod budget_cache;
+mod quotes;
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -16,7 +17,6 @@ use super::inherited::{InheritedItems, join_facts, join_packages, merge_facts, n
 use super::last_answer::note_last_answer;
 use super::{ConversationEnd, EventVisitor, HandoffWindow, ThreadSource, visit_new_events};
 use crate::draft::parts::DraftMaterial;
-use crate::summary::coverage::CoverageClass;
 use crate::summary::ground::{GroundingCheck, NamePattern};
 use crate::summary::message_use::{DraftSources, classify_messages};
 use crate::summary::offline_summary::{
@@ -30,8 +30,8 @@ use crate::summary::select::{TranscriptSelection, TranscriptSelector};
 use budget_cache::BudgetCache;
 use facts::GoalMatcher;
 use facts::TranscriptItem;
-use facts::formatting::to_single_line;
 use facts::{ConversationFacts, FactCollector};
+use quotes::{parse_event_line, quoted_messages};
 
 /// The maximum number of cached threads.
 const CACHED_SCANS_MAX: usize = 8;
@@ -573,31 +573,6 @@ impl WindowScan {
         }
         Ok(())
     }
-}
-
-/// Returns the seq and the text of a line of a selection, which begins with the seq of its event in brackets.
-fn parse_event_line(line: &str) -> Option<(Seq, &str)> {
-    let (seq, text) = line.strip_prefix('[')?.split_once(']')?;
-    Some((seq.parse().ok()?, text))
-}
-
-/// Returns the messages that the offline summary quotes, each as verbatim or truncated.
-fn quoted_messages(facts: &ConversationFacts, summary: &OfflineSummary) -> Vec<(Seq, CoverageClass)> {
-    let lists =
-        [&facts.requests, &facts.statements, &facts.requests_about_goal, &facts.statements_about_goal];
-    let quotes = facts.first_request.iter().chain(lists.into_iter().flatten());
-    let mut quoted: Vec<(Seq, CoverageClass)> = Vec::new();
-    for quote in quotes {
-        if !summary.body.iter().any(|item| item.refs.contains(&quote.seq)) {
-            continue;
-        }
-        let is_whole = || {
-            let text = to_single_line(&quote.text);
-            !quote.is_cut && summary.body.iter().any(|item| item.text.contains(&text))
-        };
-        quoted.push((quote.seq, if is_whole() { CoverageClass::Verbatim } else { CoverageClass::Truncated }));
-    }
-    quoted
 }
 
 #[cfg(test)]

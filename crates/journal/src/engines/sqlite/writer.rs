@@ -28,7 +28,6 @@ pub(crate) const QUEUE_MAX: usize = 1_024;
 /// Maximum time that a commit waits for more transactions, until it has as many as recent commits had. The wait is short
 /// compared to a sync to disk, which takes several times as long.
 const GATHER_WAIT_MAX: Duration = Duration::from_micros(100);
-
 /// Delay between two attempts to begin a transaction while another process writes. SQLite's own busy handler tries
 /// ten times a second and misses the gaps between the transactions of a process that writes continuously.
 const BEGIN_RETRY_DELAY: Duration = Duration::from_millis(1);

@@ -58,10 +58,12 @@ pub enum Isolation {
 
 impl SandboxPolicy {
     /// Returns the folders and files outside the system's folders that can be read and executed: those of the policy,
-    /// and the toolchains and caches in the home folder.
+    /// and the toolchains and caches in the home folder that exist.
     pub(crate) fn readable_paths(&self) -> Vec<PathBuf> {
         let home = self.home.as_deref().map(home_folders).into_iter().flatten();
-        self.readable.iter().cloned().chain(home).collect()
+        // Most of them do not exist. Each one costs a call here, and several where links are resolved and rules added.
+        let existing = home.filter(|path| path.symlink_metadata().is_ok());
+        self.readable.iter().cloned().chain(existing).collect()
     }
 
     /// Returns the folder that the command has as its folder for temporary files (`TMPDIR`).

@@ -1,6 +1,8 @@
 //! `cargo xtask test`, `ci`, `soak` and `quick`: runs checks and prints the time of each. The checks themselves are data, in
-//! [`steps`]. The checks of the page are in [`page`], and [`quick`] selects the crates that a change concerns.
+//! [`steps`]. The checks of the page are in [`page`], [`quick`] selects the crates that a change concerns, and [`fuzz`] runs fuzz
+//! targets.
 
+pub mod fuzz;
 pub mod page;
 pub mod quick;
 mod steps;

@@ -1,4 +1,4 @@
-//! The project's development commands: `cargo xtask test`, `ci`, `quick`, `soak`, `tidy`, `guarantees`, `page`, `book`,
+//! The project's development commands: `cargo xtask test`, `ci`, `quick`, `soak`, `fuzz`, `tidy`, `guarantees`, `page`, `book`,
 //! `upgrade-fixture`, `eval-handoff`, `eval-recall`, `eval-secrets`, `secret-rules`, `bench`, `pictures`,
 //! `simulate-scale` and `bench-gateway`.
 //!
@@ -35,6 +35,9 @@ cargo xtask COMMAND
                         that use them, without the tests that take long
   soak                  run the tests with the full counts, all of them on PostgreSQL, and those in the browser
                         repeatedly
+  fuzz TARGET [--seconds N] [--keep]
+                        run a fuzz target of the crate `fuzzing` under libFuzzer, for a minute if N is not given;
+                        `--keep` adds the inputs that reach new code to its corpus, which the tests replay
   tidy                  check the house rules
   guarantees            write the tests of each guarantee into docs/src/guarantees.md
   page                  check format, types, unit tests and build of the page
@@ -83,6 +86,7 @@ fn dispatch(root: &Path, args: &[String]) -> anyhow::Result<()> {
         ("ci", []) => ci::run_tests(root, MissingTools::Fail),
         ("quick", []) => ci::quick::run_quick(root),
         ("soak", []) => ci::run_soak(root),
+        ("fuzz", _) => ci::fuzz::run_fuzzing(root, command_args),
         ("page", []) => ci::page::check_page(root),
         ("tidy", []) => tidy::run_checks(root),
         ("guarantees", []) => tidy::write_guarantees(root),

@@ -308,10 +308,20 @@ fn remove_markers(text: &[u8], keep: usize) -> Vec<u8> {
             strays => strays.iter().map(|stray| widen_to_line(&text, &lines, stray.range.clone())).collect(),
         };
         ranges.sort_by_key(|range| range.start);
-        for range in ranges.into_iter().rev() {
-            text.drain(range);
-        }
+        text = remove_ranges(&text, &ranges);
     }
+}
+
+/// Returns `text` without these ranges, which are sorted.
+fn remove_ranges(text: &[u8], ranges: &[Range<usize>]) -> Vec<u8> {
+    let mut rest = Vec::with_capacity(text.len());
+    let mut position = 0;
+    for range in ranges {
+        rest.extend_from_slice(&text[position..range.start.max(position)]);
+        position = range.end.max(position);
+    }
+    rest.extend_from_slice(&text[position..]);
+    rest
 }
 
 /// Widens the range to whole lines if they contain nothing else but blanks.

@@ -141,10 +141,15 @@ fn strip_comments(text: &str) -> String {
     let mut output = String::with_capacity(text.len());
     let mut fence: Option<&str> = None;
     let mut remaining = text;
+    // The number of bytes behind the current line. Several comments on one line do not search its end again.
+    let mut behind_line = text.len();
     // False after an unclosed comment: no later comment is closed either.
     let mut closable = true;
     while !remaining.is_empty() {
-        let line = &remaining[..remaining.find('\n').map_or(remaining.len(), |newline| newline + 1)];
+        if remaining.len() <= behind_line {
+            behind_line = remaining.find('\n').map_or(0, |newline| remaining.len() - newline - 1);
+        }
+        let line = &remaining[..remaining.len() - behind_line];
         let opened = if fence.is_none() && closable { line.find("<!--") } else { None };
         match opened.and_then(|start| Some((start, start + 4 + remaining[start + 4..].find("-->")? + 3))) {
             Some((start, end)) => {

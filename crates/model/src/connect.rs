@@ -30,6 +30,8 @@ use route::ModelRoute;
 use sse::AnswerReader;
 
 pub use request_body::encode_request;
+#[cfg(feature = "fuzzing")]
+pub use sse::fuzzing;
 
 /// The headers in which providers send the id of a request.
 const REQUEST_ID_HEADERS: [&str; 3] = ["request-id", "x-request-id", "x-goog-request-id"];

@@ -25,6 +25,8 @@ pub use chat::{
     AnswerPart, AnswerStream, ChatModel, ChatRequest, ModelLimits, RetryNotice, ToolSpec, ToolSpecs,
 };
 pub use connect::embeddings;
+#[cfg(feature = "fuzzing")]
+pub use connect::fuzzing;
 pub use connect::{connect, encode_request};
 pub use error::Error;
 pub use name::{ModelName, ModelNameError, Provider};

@@ -84,7 +84,9 @@ fn is_hidden(c: char) -> bool {
 /// Returns whether `<` between these texts begins the parameters of a type: it follows a name, and the first parameter is
 /// written as a type.
 fn is_type_parameter(before: &str, after: &str) -> bool {
-    let Some((parameters, _)) = after.split_once('>') else { return false };
+    // Only the beginning is searched: a text of many `<` without a `>` would be searched to its end for each of them.
+    let beginning = &after[..after.floor_char_boundary(TYPE_PARAMETERS_BYTES_MAX + 1)];
+    let Some((parameters, _)) = beginning.split_once('>') else { return false };
     let first = parameters.trim_start_matches('&');
     let first = first.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).next().unwrap_or_default();
     let is_capitalized = first.starts_with(|c: char| c.is_ascii_uppercase())

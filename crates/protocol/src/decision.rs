@@ -78,16 +78,28 @@ impl Decisions {
     /// did not intend.
     ///
     /// # Errors
-    /// Returns one line that names the JSON error, or the unknown or duplicate field.
+    /// Returns one line of at most [`REASON_CHARS_MAX`] characters that names the JSON error, or the unknown or duplicate
+    /// field.
     pub fn parse_request(json: &str) -> Result<Self, String> {
-        let UniqueKeys(given) = serde_json::from_str(json).map_err(|error| error.to_string())?;
-        let decisions: Self = serde_json::from_value(given.clone()).map_err(|error| error.to_string())?;
-        let read = serde_json::to_value(&decisions).map_err(|error| error.to_string())?;
+        let reason = |error: serde_json::Error| reason_line(&error.to_string());
+        let UniqueKeys(given) = serde_json::from_str(json).map_err(reason)?;
+        let decisions: Self = serde_json::from_value(given.clone()).map_err(reason)?;
+        let read = serde_json::to_value(&decisions).map_err(reason)?;
         match unknown_field(&given, &read) {
-            Some(name) => Err(format!("unknown field `{name}`")),
+            Some(name) => Err(reason_line(&format!("unknown field `{name}`"))),
             None => Ok(decisions),
         }
     }
+}
+
+/// The most characters of the reason for which a request is refused.
+pub const REASON_CHARS_MAX: usize = 300;
+
+/// Returns the beginning of a reason, without line breaks and other control characters: it may quote names and values of
+/// the request.
+fn reason_line(reason: &str) -> String {
+    let printable = reason.chars().map(|c| if c.is_control() { ' ' } else { c });
+    printable.take(REASON_CHARS_MAX).collect()
 }
 
 /// Returns the first key of `given`, at any depth, that is missing in `read`, the JSON of the parsed value.
@@ -181,6 +193,20 @@ mod tests {
         ] {
             let refusal = Decisions::parse_request(json).unwrap_err();
             assert!(refusal.starts_with("duplicate field `"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn g3_the_reason_of_a_refusal_is_one_short_line() {
+        for json in [
+            format!(r#"{{"decisions":[{{"type":"{}"}}]}}"#, "x".repeat(5_000)),
+            r#"{"decisions":[{"type":"a\nb\u001b[31m"}]}"#.to_owned(),
+            r#"{"decisions":[{"type":"reject","a\nb":1}]}"#.to_owned(),
+            r#"{"decisions":[{"type":"reject","a\nb":1,"a\nb":1}]}"#.to_owned(),
+        ] {
+            let refusal = Decisions::parse_request(&json).unwrap_err();
+            assert!(refusal.chars().count() <= REASON_CHARS_MAX, "{refusal}");
+            assert!(!refusal.contains(char::is_control), "{refusal:?}");
         }
     }
 

@@ -31,6 +31,8 @@ pub use approval::ToolApproval;
 pub use execute::CommandShell;
 pub use execute::confinement::program::sandbox_for_program;
 pub use execute::confinement::{SandboxConfig, SandboxMode, SandboxNetwork, SandboxStatus, sandbox_status};
+#[cfg(feature = "fuzzing")]
+pub use shell::fuzzing;
 pub use shell::quote as quote_shell_word;
 pub use skills::{Skill, SkillCatalog, Skills};
 pub use todos::{TODOS_CHANNEL, Todo};

@@ -4,6 +4,9 @@
 //! Substitutions, sub-shells, here-documents, background jobs, comments and control structures are not parsed. A line
 //! that contains one of them is rejected as a whole, because a permission decision must not rest on a guess.
 
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+
 use std::iter::Peekable;
 use std::str::Chars;
 

@@ -1,7 +1,9 @@
 //! Invalid requests: each gets a 4xx status and a text that names the problem, and none of them causes a server error.
 
+use std::path::Path;
+
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::fixture::{ServerFixture, TestCaller, read_response};
 
@@ -97,6 +99,72 @@ async fn invalid_requests_are_refused_and_the_problem_is_named() {
         let detail = response["detail"].as_str().unwrap_or_default();
         assert!(detail.contains(part), "{method} {path} {body}: {response}");
         assert!(response["code"].is_string(), "{response}");
+    }
+    server.stop().await;
+}
+
+/// Method and path of endpoints that take a body.
+const BODY_ENDPOINTS: &[(&str, &str)] = &[
+    ("POST", "/threads"),
+    ("PATCH", "/threads/{t}"),
+    ("POST", "/threads/search"),
+    ("POST", "/threads/count"),
+    ("POST", "/threads/{t}/history"),
+    ("POST", "/threads/{t}/state"),
+    ("POST", "/threads/{t}/commands"),
+    ("POST", "/threads/{t}/runs/wait"),
+    ("POST", "/runs/wait"),
+    ("POST", "/runs/batch"),
+    ("POST", "/runs/cancel"),
+    ("PUT", "/store/items"),
+    ("POST", "/store/items/search"),
+    ("POST", "/store/namespaces"),
+    ("POST", "/api/handoffs/{n}/decision"),
+    ("POST", "/api/threads/{t}/compact"),
+    ("POST", "/api/threads/{t}/fork"),
+    ("POST", "/api/threads/{t}/pins"),
+    ("POST", "/api/threads/{t}/rewind"),
+    ("POST", "/api/memory/remember"),
+];
+
+/// Returns the bodies of the corpus of fuzz targets: as they are, and with the fields that endpoints require.
+fn corpus_bodies() -> Vec<Vec<u8>> {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzzing/corpus");
+    let mut bodies = Vec::new();
+    for target in ["requests", "decisions"] {
+        for file in std::fs::read_dir(corpus.join(target)).unwrap() {
+            let body = std::fs::read(file.unwrap().path()).unwrap();
+            if let Ok(fields @ Value::Object(_)) = serde_json::from_slice::<Value>(&body) {
+                let mut complete = fields.clone();
+                complete["assistant_id"] = json!("agent");
+                complete["values"] = fields["input"].clone();
+                complete["id"] = json!(1);
+                complete["method"] = json!("run.start");
+                complete["params"] = complete.clone();
+                bodies.push(serde_json::to_vec(&complete).unwrap());
+            }
+            bodies.push(body);
+        }
+    }
+    bodies
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_body_of_the_corpus_of_fuzz_targets_causes_a_server_error() {
+    let server = ServerFixture::start_default().await;
+    let thread = server.create_thread_with_message(TestCaller::Local, "hello").await;
+    let bodies = corpus_bodies();
+    assert!(bodies.len() > 30, "the corpus has {} bodies", bodies.len());
+    for (method, path) in BODY_ENDPOINTS {
+        let path = path.replace("{t}", &thread).replace("{n}", UNKNOWN_ID);
+        for body in &bodies {
+            let request = server.request(TestCaller::Local, method.parse().unwrap(), &path);
+            let (status, response) = read_response(request.body(body.clone()).send().await.unwrap()).await;
+            let shown = String::from_utf8_lossy(body);
+            assert!(!status.is_server_error(), "{method} {path} {shown}: {status} {response}");
+            let has_reason = response["detail"].is_string() && response["code"].is_string();
+            assert!(!status.is_client_error() || has_reason, "{method} {path} {shown}: {status} {response}");
+        }
     }
     server.stop().await;
 }

@@ -1,12 +1,15 @@
 //! Finds the markers of a text and the blocks that they form, with the rules of [`super`]. Handling them is the
 //! caller's task.
 //!
-//! Code fences, HTML comments and indented code follow CommonMark as far as markers are concerned. A scan takes
-//! linear time: searches for the end of a fence or comment that reached the end of the text are not repeated.
+//! Code fences, HTML comments and indented code follow CommonMark as far as markers are concerned. The time of a scan is
+//! proportional to the length of the text, apart from a logarithm: [`landmarks`] indexes the lines that end regions.
 
-use std::cell::Cell;
+mod landmarks;
+
+use std::cell::{Cell, OnceCell};
 use std::ops::Range;
 
+use self::landmarks::{Landmarks, LineMarkers};
 use super::{CLOSE_TAG, HEADING, OPEN_TAG, skip_bom};
 
 /// The kind of a marker.
@@ -50,6 +53,9 @@ pub(super) struct MarkerScan {
     pub unterminated_at: Option<usize>,
     /// The byte offset after the first visible line that is the block's heading.
     pub heading_end: Option<usize>,
+    /// The number of lines that were read, each as often as it was.
+    #[cfg(test)]
+    pub lines_read: usize,
 }
 
 /// The byte offsets of a line. Its text is `start..end`.
@@ -82,7 +88,8 @@ pub(super) fn split_lines(text: &[u8]) -> Vec<LineSpan> {
 /// Returns the blocks and stray markers of `text`.
 pub(super) fn scan_markers(text: &[u8]) -> MarkerScan {
     let all = split_lines(text);
-    let scanner = MarkerScanner { text, lines: &all, unterminated: Cell::default() };
+    let scanner =
+        MarkerScanner { text, lines: &all, landmarks: OnceCell::new(), lines_read: Cell::default() };
     let mut scan = MarkerScan::default();
     let mut index = 0;
     while index < all.len() {
@@ -97,6 +104,10 @@ pub(super) fn scan_markers(text: &[u8]) -> MarkerScan {
             HiddenRegion::Nothing => {}
         }
         index = scanner.scan_visible_line(index, &mut scan);
+    }
+    #[cfg(test)]
+    {
+        scan.lines_read = scanner.lines_read.get();
     }
     scan
 }
@@ -117,21 +128,14 @@ enum HiddenRegion {
     Nothing,
 }
 
-/// A text with its lines and the cache of failed searches.
+/// A text with its lines.
 struct MarkerScanner<'a> {
     text: &'a [u8],
     lines: &'a [LineSpan],
-    /// Searches for a closing line that reached the end of the text, for comments, backtick fences and tilde fences.
-    /// So a thousand unclosed fences cost one search.
-    unterminated: Cell<[Option<UnterminatedRegion>; 3]>,
-}
-
-/// The result of a failed search: from the line with index `line` on, nothing closes a fence of at least `length`
-/// characters, or a comment.
-#[derive(Clone, Copy)]
-struct UnterminatedRegion {
-    line: usize,
-    length: usize,
+    /// The index of the lines. It is made when the first fence or comment is found, because most texts have none.
+    landmarks: OnceCell<Landmarks>,
+    /// The number of lines that were read. Only tests look at it.
+    lines_read: Cell<usize>,
 }
 
 impl MarkerScanner<'_> {
@@ -210,55 +214,51 @@ impl MarkerScanner<'_> {
         let Some(region) = MarkdownRegion::parse_opening(body) else {
             return HiddenRegion::Nothing;
         };
-        match self.closing_line(index, &region) {
-            Some(last) if self.has_whole_blocks(index + 1..last) => HiddenRegion::Until(last + 1),
+        let landmarks = self.landmarks.get_or_init(|| self.index_lines());
+        let last = match region {
+            MarkdownRegion::Comment => landmarks.comment_end(index),
+            MarkdownRegion::Fence { mark, length } => landmarks.fence_end(mark, length, index),
+        };
+        match last {
+            Some(last) if landmarks.has_whole_blocks(index + 1..last) => HiddenRegion::Until(last + 1),
             Some(_) => HiddenRegion::Nothing,
             None => HiddenRegion::Unterminated,
         }
     }
 
-    /// Returns the line that closes the region that begins on line `index`.
-    fn closing_line(&self, index: usize, region: &MarkdownRegion) -> Option<usize> {
-        let (slot, length) = region.search_key();
-        let mut failed_searches = self.unterminated.get();
-        if failed_searches[slot].is_some_and(|failed| index >= failed.line && length >= failed.length) {
-            return None;
-        }
-        let mut lines = index..self.lines.len();
-        let last = match region {
-            MarkdownRegion::Comment => lines.find(|i| find_bytes(self.line_text(*i), b"-->").is_some()),
-            MarkdownRegion::Fence { mark, length } => lines.skip(1).find(|i| {
-                self.unindented_text(*i).is_some_and(|(_, body)| is_fence_end(body, *mark, *length))
-            }),
-        };
-        if last.is_none() {
-            failed_searches[slot] = Some(UnterminatedRegion { line: index, length });
-            self.unterminated.set(failed_searches);
-        }
-        last
-    }
-
-    /// Returns whether the markers in `range` come in pairs, so that hiding these lines cuts no block in two.
-    fn has_whole_blocks(&self, range: Range<usize>) -> bool {
-        let mut open = false;
-        for index in range {
-            match self.tag_at_start(index) {
-                Some((MarkerTag::Open, _)) if open => return false,
-                Some((MarkerTag::Open, tag)) => {
-                    open = find_bytes(&self.text[tag.end..self.lines[index].end], CLOSE_TAG.as_bytes())
-                        .is_none();
-                }
-                Some((MarkerTag::Close, _)) if !open => return false,
-                Some((MarkerTag::Close, _)) => open = false,
-                None if open && self.closing_tag_at_end(index).is_some() => open = false,
-                None => {}
+    /// Returns the index of all lines.
+    fn index_lines(&self) -> Landmarks {
+        let mut landmarks = Landmarks::default();
+        for index in 0..self.lines.len() {
+            if find_bytes(self.line_text(index), b"-->").is_some() {
+                landmarks.add_comment_end(index);
+            }
+            if let Some((_, body)) = self.unindented_text(index) {
+                landmarks.add_fence_end(index, body);
+            }
+            if let Some(markers) = self.line_markers(index) {
+                landmarks.add_markers(index, markers);
             }
         }
-        !open
+        landmarks.finish()
+    }
+
+    /// Returns the markers of the line, if it has any.
+    fn line_markers(&self, index: usize) -> Option<LineMarkers> {
+        match self.tag_at_start(index) {
+            Some((MarkerTag::Open, tag)) => {
+                let tail = &self.text[tag.end..self.lines[index].end];
+                let has_close = find_bytes(tail, CLOSE_TAG.as_bytes()).is_some();
+                Some(if has_close { LineMarkers::OpenAndClose } else { LineMarkers::Open })
+            }
+            Some((MarkerTag::Close, _)) => Some(LineMarkers::Close),
+            None => self.closing_tag_at_end(index).map(|_| LineMarkers::CloseAtEnd),
+        }
     }
 
     /// Returns the text of the line, without its line break and without a byte order mark.
     fn line_text(&self, index: usize) -> &[u8] {
+        self.lines_read.set(self.lines_read.get() + 1);
         let line = &self.lines[index];
         &self.text[skip_bom(self.text, line.start).min(line.end)..line.end]
     }
@@ -292,21 +292,6 @@ impl MarkdownRegion {
         let inline = mark == b'`' && body[length..].contains(&b'`');
         (length >= 3 && !inline).then_some(Self::Fence { mark, length })
     }
-
-    /// Returns the index of the region's kind in the cache of failed searches, and the length that its end needs.
-    const fn search_key(&self) -> (usize, usize) {
-        match self {
-            Self::Comment => (0, 0),
-            Self::Fence { mark: b'`', length } => (1, *length),
-            Self::Fence { length, .. } => (2, *length),
-        }
-    }
-}
-
-/// Returns whether the line closes a fence: at least as many characters as its opening, and nothing else.
-fn is_fence_end(body: &[u8], mark: u8, length: usize) -> bool {
-    let run = body.iter().take_while(|byte| **byte == mark).count();
-    run >= length && body[run..].trim_ascii().is_empty()
 }
 
 fn find_bytes(text: &[u8], word: &[u8]) -> Option<usize> {

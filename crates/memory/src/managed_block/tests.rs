@@ -149,6 +149,31 @@ fn g11_a_hostile_file_takes_no_quadratic_time() {
     }
 }
 
+/// A search that every opening line repeated would read four times as many lines for twice the text.
+#[test]
+fn g11_the_work_of_a_scan_grows_in_proportion_to_the_text() {
+    for (repeated, end) in [
+        ("```x|", "```|"),
+        ("```x|", "<o>|```|"),
+        ("```x|", "</o>|```|"),
+        ("~~~x|", "<o>|a</o>|<o>|~~~|"),
+        ("<!--|", "<o>|-->|"),
+        ("<!--|```x|~~~x|", "</o>|"),
+        ("~~~~x|~~~|", ""),
+        ("<o>|```|", "```|"),
+        ("</o>|```x|", "<o>|```|"),
+        ("<o>|a</o>|", ""),
+        ("<o>|</o>|```x|", "<o>|```|"),
+    ] {
+        let lines_read = |count: usize| {
+            let text = expand_lines(&format!("{}{end}", repeated.repeat(count)));
+            scan_markers(&text).lines_read
+        };
+        let (once, twice) = (lines_read(500), lines_read(1_000));
+        assert!(twice <= 2 * once, "{repeated:?}, {end:?}: {once} lines, then {twice}");
+    }
+}
+
 /// Lines that a file may be made of, the awkward ones included.
 fn line() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![

@@ -2,6 +2,8 @@
 //! decoder interprets the events.
 
 mod event_parser;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod response_events;
 
 use std::collections::VecDeque;

@@ -1,6 +1,6 @@
 //! Tests of neutralization: hostile text becomes inert, and plain text stays unchanged.
 
-use super::{neutralize, neutralize_line, strip_hidden_characters};
+use super::{TYPE_PARAMETERS_BYTES_MAX, neutralize, neutralize_line, strip_hidden_characters};
 
 /// Hostile texts, each with its neutralized form.
 const ADVERSARIAL: &[(&str, &str)] = &[
@@ -76,4 +76,16 @@ fn neutralizing_twice_changes_nothing_more() {
         let once = neutralize(hostile);
         assert_eq!(neutralize(&once), once, "{hostile:?}");
     }
+}
+
+/// A search for the end of every possible type, to the end of the text, would take minutes.
+#[test]
+fn many_tags_without_an_end_are_escaped_in_proportion_to_the_text() {
+    let count = 2 << 20;
+    assert_eq!(neutralize(&"a<b".repeat(count)).len(), "a&lt;b".len() * count);
+    let wide = format!("Vec<{}>", "A".repeat(TYPE_PARAMETERS_BYTES_MAX));
+    assert_eq!(neutralize(&wide), wide.replace('<', "&lt;"), "no type is written in capitals");
+    let longest = format!("Vec<A{}>", "a".repeat(TYPE_PARAMETERS_BYTES_MAX - 1));
+    assert_eq!(neutralize(&longest), longest);
+    assert_eq!(neutralize(&longest.replace('>', "a>")), longest.replace('<', "&lt;").replace('>', "a>"));
 }

@@ -267,6 +267,19 @@ mod tests {
         check("- > a\n- \n- - b\n", "• │ a\n• \n• • b\n");
     }
 
+    /// Without a limit, 30 kB would make 400 MB.
+    #[test]
+    fn deep_nesting_makes_no_more_output_than_a_multiple_of_the_text() {
+        let quote = format!("{}a\n{}", "> ".repeat(7_000), "b\n".repeat(7_000));
+        let list = format!("{}a\n{}", "- ".repeat(7_000), "b\n".repeat(7_000));
+        let images = format!("{}x{}\n", "![".repeat(4_000), "](y)".repeat(4_000));
+        for text in [quote, list, images] {
+            let rendered = render(Style::Color, &[&text]);
+            assert!(rendered.len() < text.len() * 1_000, "{} bytes for {}", rendered.len(), text.len());
+            assert!(rendered.contains('a') || rendered.contains("x (y) (y)"), "the text is shown");
+        }
+    }
+
     #[test]
     fn emphasis_continues_on_the_next_line_but_not_in_its_gutter() {
         let expected =

@@ -15,10 +15,11 @@ pub fn sanitize(text: &str) -> Cow<'_, str> {
     }
     let mut out = String::with_capacity(text.len());
     let mut remaining = text;
+    let mut sequences = SequenceSkipper::default();
     while let Some(c) = remaining.chars().next() {
         remaining = &remaining[c.len_utf8()..];
         match c {
-            ESCAPE => remaining = skip_escape(remaining),
+            ESCAPE => remaining = sequences.skip_escape(remaining),
             '\u{9b}' => remaining = skip_control_sequence(remaining),
             '\t' => out.push_str("    "),
             '\u{2028}' | '\u{2029}' | '\u{85}' => out.push('\n'),
@@ -81,17 +82,52 @@ pub(super) fn is_unsafe(c: char) -> bool {
     }
 }
 
-/// Returns the text after an escape sequence; `text` begins after its ESC.
-fn skip_escape(text: &str) -> &str {
-    let Some(c) = text.chars().next() else { return text };
-    let after = &text[c.len_utf8()..];
-    match c {
-        '[' => skip_control_sequence(after),
-        ']' | 'P' | 'X' | '^' | '_' => skip_string(after),
-        ' '..='/' => skip_intermediates(after),
-        '0'..='~' => after,
-        _ => text,
+/// Skips the escape sequences of one text, from its beginning to its end.
+#[derive(Debug, Default)]
+struct SequenceSkipper {
+    /// True after a control string without an end. No later one has an end either, so none is searched again: a text of
+    /// many beginnings would be read to its end for each of them.
+    has_unterminated_string: bool,
+}
+
+impl SequenceSkipper {
+    /// Returns the text after an escape sequence; `text` begins after its ESC.
+    fn skip_escape<'t>(&mut self, text: &'t str) -> &'t str {
+        let Some(c) = text.chars().next() else { return text };
+        let after = &text[c.len_utf8()..];
+        match c {
+            '[' => skip_control_sequence(after),
+            ']' | 'P' | 'X' | '^' | '_' => self.skip_string(after),
+            ' '..='/' => skip_intermediates(after),
+            '0'..='~' => after,
+            _ => text,
+        }
     }
+
+    /// Returns the text after a control string, such as the title of the window. If the string is not terminated, nothing
+    /// is skipped, because otherwise the remaining text would disappear.
+    fn skip_string<'t>(&mut self, text: &'t str) -> &'t str {
+        if self.has_unterminated_string {
+            return text;
+        }
+        match string_end(text) {
+            Some(end) => &text[end..],
+            None => {
+                self.has_unterminated_string = true;
+                text
+            }
+        }
+    }
+}
+
+/// Returns the offset behind the first terminator of a control string. One search finds all kinds of terminators, because
+/// a search for each kind would read a text to its end that has only one of them.
+fn string_end(text: &str) -> Option<usize> {
+    text.char_indices().find_map(|(index, c)| match c {
+        '\u{7}' | '\u{9c}' => Some(index + c.len_utf8()),
+        ESCAPE if text[index + 1..].starts_with('\\') => Some(index + 2),
+        _ => None,
+    })
 }
 
 /// Returns the text after a control sequence (CSI): parameter and intermediate bytes, then one final byte. `text`
@@ -105,14 +141,6 @@ fn skip_control_sequence(text: &str) -> &str {
 fn skip_intermediates(text: &str) -> &str {
     let body = text.trim_start_matches(|c: char| (' '..='/').contains(&c));
     body.strip_prefix(|c: char| ('0'..='~').contains(&c)).unwrap_or(body)
-}
-
-/// Returns the text after a control string, such as the title of the window. If the string is not terminated, nothing
-/// is skipped, because otherwise the remaining text would disappear.
-fn skip_string(text: &str) -> &str {
-    let terminators = ["\u{7}", "\u{1b}\\", "\u{9c}"];
-    let ends = terminators.iter().filter_map(|terminator| Some(text.find(terminator)? + terminator.len()));
-    ends.min().map_or(text, |end| &text[end..])
 }
 
 #[cfg(test)]
@@ -142,6 +170,15 @@ mod tests {
         check("a\rb\u{8}c\u{7}\u{0}\u{7f}", "abc");
         check("user\u{202e}txt.exe\u{202c}\u{2066}\u{e0041}", "usertxt.exe");
         check("a\u{2028}b\u{85}c", "a\nb\nc");
+    }
+
+    /// A search for the end of every control string, to the end of the text, would take hours.
+    #[test]
+    fn k5_many_control_strings_are_skipped_in_proportion_to_the_text() {
+        let count = 1 << 20;
+        assert_eq!(sanitize(&"\u{1b}]x".repeat(count)).len(), count);
+        assert_eq!(sanitize(&"\u{1b}]x\u{7}".repeat(count)), "");
+        assert_eq!(sanitize(&"\u{1b}]8;;\u{1b}\\y".repeat(count)).len(), count);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::sink_writer::SinkWriter;
 /// Decodes all records in `bytes` and passes them to `each` in order.
 ///
 /// If a record cannot be decoded, the remaining bytes are repaired once. Without a possible repair the record is
-/// reported and skipped.
+/// reported and skipped. Takes time in proportion to the length of `bytes`.
 ///
 /// # Errors
 /// Any error of `each`.
@@ -31,6 +31,7 @@ fn decode_with<T: DeserializeOwned>(
     out: &mut SinkWriter<'_>,
     each: &mut impl FnMut(T, &mut SinkWriter<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
+    let mut repair = repair;
     let mut remaining = trim_start(bytes);
     while !remaining.is_empty() {
         let mut values = Deserializer::from_slice(remaining).into_iter::<T>();
@@ -46,7 +47,11 @@ fn decode_with<T: DeserializeOwned>(
                     out.report_problem(repaired.reason);
                     return decode_with(|_| None, &repaired.bytes, out, each);
                 }
-                None => remaining = trim_start(skip_damaged(remaining, &error, out)),
+                None => {
+                    // Without a repairable character here, there is none in the records behind this one either.
+                    repair = |_| None;
+                    remaining = trim_start(skip_damaged(remaining, &error, out));
+                }
             },
         }
     }

@@ -4,6 +4,8 @@
 //! blocks and keeps the original. Only readers of formats in which this happens use it. Agents that store the output of
 //! commands are excluded, because there the JSON is the genuine output.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use crate::json::content::{FlattenedContent, ForeignContent};
@@ -140,20 +142,29 @@ fn is_empty_value(value: &Value) -> bool {
 /// Returns `text`, the serialized form of `value`, with each image's data replaced by [`IMAGE_PLACEHOLDER`].
 ///
 /// Returns `None` if the result is longer than [`ORIGINAL_BYTES_MAX`], or if the data of an image is not found in
-/// `text`, for example because it is escaped there.
+/// `text`, for example because it is escaped there. Reads the text once, however many images it has.
 fn redact_image_data(text: &str, value: &Value) -> Option<String> {
     let mut data = Vec::new();
     collect_image_data(value, &mut data);
-    // One replacement covers all copies of an image, so a second search for the same data would fail.
-    data.sort_unstable();
-    data.dedup();
-    let mut redacted = text.to_owned();
-    for data in data {
-        let candidates = ['"', '\''].map(|quote| format!("{quote}{data}"));
-        let quoted = candidates.iter().find(|candidate| redacted.contains(candidate.as_str()))?;
-        redacted = redacted.replace(quoted, &format!("{}{IMAGE_PLACEHOLDER}", &quoted[..1]));
+    let data: HashSet<&str> = data.into_iter().collect();
+    let mut found: HashSet<&str> = HashSet::new();
+    let mut redacted = String::with_capacity(text.len());
+    let mut remaining = text;
+    while let Some(start) = remaining.find(['"', '\'']) {
+        let quote = if remaining[start..].starts_with('"') { '"' } else { '\'' };
+        let (before, quoted) = remaining.split_at(start + 1);
+        redacted.push_str(before);
+        remaining = match quoted.find(quote).filter(|end| data.contains(&quoted[..*end])) {
+            Some(end) => {
+                found.insert(&quoted[..end]);
+                redacted.push_str(IMAGE_PLACEHOLDER);
+                &quoted[end..]
+            }
+            None => quoted,
+        };
     }
-    (redacted.len() <= ORIGINAL_BYTES_MAX).then_some(redacted)
+    redacted.push_str(remaining);
+    (found.len() == data.len() && redacted.len() <= ORIGINAL_BYTES_MAX).then_some(redacted)
 }
 
 /// Collects the base64 data and `data:` URLs of all image blocks in `value`, at any depth.
@@ -255,6 +266,17 @@ mod tests {
         let object = serde_json::json!({"output": "b", "rest": field});
         let (flat, record) = flatten_and_repair(serde_json::from_value(object.clone()).unwrap());
         assert_eq!((flat.text, record.unwrap().original), (object.to_string(), None));
+    }
+
+    /// Replacing every image in a copy of the text would take minutes.
+    #[test]
+    fn b16_many_images_are_found_in_proportion_to_the_text() {
+        let images: Vec<String> =
+            (0..100_000).map(|n| format!(r#"{{"type":"image","data":"{n:08}"}}"#)).collect();
+        assert!(repair_text(&format!("[{}]", images.join(","))).is_none(), "the original is too long");
+        let (flat, record) = repair_text(&format!("[{}]", images[..500].join(","))).unwrap();
+        assert_eq!(flat.media.len(), 500);
+        assert_eq!(record.original.unwrap().matches(IMAGE_PLACEHOLDER).count(), 500);
     }
 
     #[test]

@@ -18,6 +18,7 @@ const PERMISSIVE_LICENCES: &[&str] = &[
     "ISC",
     "MIT",
     "MIT-0",
+    "NCSA",
     "Unicode-3.0",
     "Unlicense",
     "Zlib",

@@ -42,8 +42,8 @@ pub(super) struct EventParser {
     /// The items that were not returned yet.
     items: VecDeque<StreamItem>,
     /// The bytes that were scanned or copied so far.
-    #[cfg(test)]
-    bytes_handled: usize,
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) bytes_handled: usize,
 }
 
 impl EventParser {
@@ -56,7 +56,7 @@ impl EventParser {
             ends_with_return: false,
             is_first_line: true,
             items: VecDeque::new(),
-            #[cfg(test)]
+            #[cfg(any(test, feature = "fuzzing"))]
             bytes_handled: 0,
         }
     }
@@ -142,13 +142,13 @@ impl EventParser {
     }
 
     /// Adds to the number of bytes that were scanned or copied.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     const fn count_handled(&mut self, bytes: usize) {
         self.bytes_handled += bytes;
     }
 
     /// Does nothing. Only tests count bytes.
-    #[cfg(not(test))]
+    #[cfg(not(any(test, feature = "fuzzing")))]
     const fn count_handled(&mut self, _bytes: usize) {}
 }
 

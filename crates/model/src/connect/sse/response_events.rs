@@ -38,6 +38,8 @@ struct ResponseEvents {
     body: BoxStream<'static, Result<Bytes, ReadStop>>,
     /// The parser of the events.
     parser: EventParser,
+    /// The reason why the stream cannot be parsed further. It is reported after the events before it.
+    fault: Option<ParseFault>,
     /// The bytes that were read.
     bytes_read: u64,
     /// The events that were read.
@@ -63,6 +65,7 @@ pub(super) fn read_events(
     let events = ResponseEvents {
         body,
         parser: EventParser::new(EVENT_BYTES_MAX),
+        fault: None,
         bytes_read: 0,
         events_read: 0,
         idle_timeout,
@@ -92,17 +95,20 @@ impl ResponseEvents {
                     return Ok(Some(data));
                 }
             }
+            match self.fault {
+                None => {}
+                Some(ParseFault::TooLarge) => return Err(ReadStop::EventTooLarge),
+                Some(ParseFault::NotUtf8) => {
+                    let reason = "the stream is not UTF-8".to_owned();
+                    return Err(ReadStop::Fault(AnswerFault::Unreadable(reason)));
+                }
+            }
             let Some(chunk) = self.next_chunk().await? else { return Ok(None) };
             self.bytes_read += chunk.len() as u64;
             if self.bytes_read > ANSWER_BYTES_MAX {
                 return Err(ReadStop::AnswerTooLarge);
             }
-            self.parser.feed(&chunk).map_err(|fault| match fault {
-                ParseFault::TooLarge => ReadStop::EventTooLarge,
-                ParseFault::NotUtf8 => {
-                    ReadStop::Fault(AnswerFault::Unreadable("the stream is not UTF-8".to_owned()))
-                }
-            })?;
+            self.fault = self.parser.feed(&chunk).err();
         }
     }
 
@@ -208,6 +214,20 @@ mod tests {
             assert!(matches!(events.next().await, Some(Ok(_))));
         }
         assert!(events.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn events_before_a_damaged_one_are_read_also_if_they_arrive_together() {
+        let text = b"data: a\n\ndata: b\n\ndata: \xff\n\n";
+        for chunk_bytes in [1, 4, text.len()] {
+            let chunks: Vec<_> =
+                text.chunks(chunk_bytes).map(|chunk| Ok(Bytes::copy_from_slice(chunk))).collect();
+            let items: Vec<_> = read_events(stream::iter(chunks).boxed(), LIMIT).collect().await;
+            assert!(
+                matches!(&items[..], [Ok(a), Ok(b), Err(ReadStop::Fault(_))] if a == "a" && b == "b"),
+                "{items:?}"
+            );
+        }
     }
 
     #[tokio::test]

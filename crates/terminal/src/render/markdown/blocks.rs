@@ -15,6 +15,9 @@ use crate::text::wrap::{width, wrap};
 
 /// The gutter of a quote, and of a line of code.
 const GUTTER: &str = "│ ";
+/// The most containers, and the most spans, inside each other that are laid out. Deeper ones are shown without marks: every
+/// line would get a prefix for each of them, so that a short text would make megabytes of output.
+const NESTING_MAX: usize = 64;
 /// The largest width of a thematic break.
 const RULE_COLUMNS_MAX: usize = 40;
 
@@ -135,6 +138,8 @@ struct BlockRenderer<'s> {
     containers: Vec<BlockContainer>,
     /// The text of the open block and of each open span in it.
     spans: Vec<String>,
+    /// The number of open spans that are too deep to be painted.
+    unpainted_spans: usize,
     /// The targets of the open links.
     targets: Vec<String>,
     /// The open code block.
@@ -195,12 +200,16 @@ impl BlockRenderer<'_> {
     /// Opens a span, a container or a leaf block.
     fn start_tag(&mut self, tag: Tag<'_>, range: &Range<usize>) {
         match tag {
-            Tag::Emphasis | Tag::Strong | Tag::Strikethrough | Tag::TableCell => {
+            Tag::TableCell => {
                 self.spans.push(String::new());
                 return;
             }
+            Tag::Emphasis | Tag::Strong | Tag::Strikethrough => {
+                self.open_span();
+                return;
+            }
             Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
-                self.spans.push(String::new());
+                self.open_span();
                 self.targets.push(sanitize_inline(&dest_url));
                 return;
             }
@@ -209,11 +218,11 @@ impl BlockRenderer<'_> {
         // The text of a tight list item has no paragraph that would end it.
         self.end_text(range.start);
         match tag {
-            Tag::BlockQuote(_) => self.containers.push(BlockContainer::Quote { is_mark_printed: false }),
-            Tag::List(_) => self.containers.push(BlockContainer::List),
+            Tag::BlockQuote(_) => self.open_container(BlockContainer::Quote { is_mark_printed: false }),
+            Tag::List(_) => self.open_container(BlockContainer::List),
             Tag::Item => {
                 let mark = self.item_mark(range.start);
-                self.containers.push(BlockContainer::Item { mark, is_mark_printed: false });
+                self.open_container(BlockContainer::Item { mark, is_mark_printed: false });
             }
             Tag::CodeBlock(kind) => {
                 let info = match kind {
@@ -238,6 +247,9 @@ impl BlockRenderer<'_> {
             TagEnd::Strikethrough => self.close_span(Style::dim),
             TagEnd::Link | TagEnd::Image => {
                 let target = self.targets.pop().unwrap_or_default();
+                if self.unpainted_spans > 0 {
+                    self.push_text(&format!(" ({target})"));
+                }
                 self.close_span(|style, text| render_link(style, text, &target));
             }
             TagEnd::Paragraph | TagEnd::HtmlBlock => self.end_text(range.end),
@@ -294,8 +306,27 @@ impl BlockRenderer<'_> {
         }
     }
 
+    /// Opens a container. One that is too deep gives its lines no prefix, as a list.
+    fn open_container(&mut self, container: BlockContainer) {
+        let is_too_deep = self.containers.len() >= NESTING_MAX;
+        self.containers.push(if is_too_deep { BlockContainer::List } else { container });
+    }
+
+    /// Opens a span. The text of one that is too deep is added to the enclosing span.
+    fn open_span(&mut self) {
+        if self.spans.len() >= NESTING_MAX {
+            self.unpainted_spans += 1;
+        } else {
+            self.spans.push(String::new());
+        }
+    }
+
     /// Closes the innermost span and appends its painted text to the enclosing span.
     fn close_span(&mut self, paint: impl FnOnce(Style, String) -> String) {
+        if let Some(remaining) = self.unpainted_spans.checked_sub(1) {
+            self.unpainted_spans = remaining;
+            return;
+        }
         let text = self.spans.pop().unwrap_or_default();
         self.push_text(&paint(self.layout.style, text));
     }

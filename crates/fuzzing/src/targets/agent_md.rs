@@ -153,10 +153,12 @@ fn block_range(file: &[u8]) -> Option<Range<usize>> {
 
 /// Returns the bytes of a file without line breaks, blanks and the heading of the block, which may come and go with it.
 fn plain_bytes(file: &[u8]) -> Vec<u8> {
-    let lines = file.split(|byte| *byte == b'\n');
-    let kept = lines.filter(|line| {
-        let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
-        line.trim_ascii() != HEADING.as_bytes()
+    let kept = file.split(|byte| *byte == b'\n').map(|line| {
+        let text = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
+        // A byte order mark before the heading stays.
+        let length =
+            if text.trim_ascii() == HEADING.as_bytes() { line.len() - text.len() } else { line.len() };
+        &line[..length]
     });
     kept.flatten().filter(|byte| !byte.is_ascii_whitespace()).copied().collect()
 }

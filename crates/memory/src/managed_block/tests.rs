@@ -152,6 +152,8 @@ fn g11_a_hostile_file_takes_no_quadratic_time() {
 /// A search that every opening line repeated would read four times as many lines for twice the text.
 #[test]
 fn g11_the_work_of_a_scan_grows_in_proportion_to_the_text() {
+    // The last line can be read once less.
+    const CONSTANT_LINES: usize = 10;
     for (repeated, end) in [
         ("```x|", "```|"),
         ("```x|", "<o>|```|"),
@@ -170,7 +172,7 @@ fn g11_the_work_of_a_scan_grows_in_proportion_to_the_text() {
             scan_markers(&text).lines_read
         };
         let (once, twice) = (lines_read(500), lines_read(1_000));
-        assert!(twice <= 2 * once, "{repeated:?}, {end:?}: {once} lines, then {twice}");
+        assert!(twice <= 2 * once + CONSTANT_LINES, "{repeated:?}, {end:?}: {once} lines, then {twice}");
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct ServeArgs {
     /// Host name that requests may use, besides addresses and localhost; `*` is any
     #[arg(long = "allow-host", value_name = "HOST")]
     pub(crate) hosts: Vec<String>,
-    /// User whose keys may read `/metrics`, as the token may
+    /// User whose keys may read `/metrics`
     #[arg(long = "operator", value_name = "USER")]
     pub(crate) operators: Vec<UserId>,
     /// Accept requests without authentication; only if no other machine can connect

@@ -275,7 +275,8 @@ async fn damage_of_an_event_that_is_no_message_leaves_the_messages_readable() {
     }
 }
 
-/// Markers and pins are found by indexes of their own, so the damage is in the row and not in the index.
+/// Markers and pins are found by indexes of their own, so the damage is in the row and not in the index. The index of pins
+/// has the only type of its events, which SQLite takes from there: the event is served as it was.
 #[tokio::test]
 async fn a4_a_damaged_type_hides_neither_markers_nor_pins() {
     let pins = event(EventType::PinsChanged, &json!({"pins": []}));
@@ -294,7 +295,9 @@ async fn a4_a_damaged_type_hides_neither_markers_nor_pins() {
         let query = query_for(&[], &[event_type]);
         for query in [EventQuery { limit: 1, ..query.clone() }, EventQuery { after: Some(0), ..query }] {
             let read = store.events(database.thread_id, query).await;
-            assert!(is_damaged(&read, 8), "{names}: {read:?}");
+            let is_served = event_type == EventType::PinsChanged
+                && matches!(&read, Ok(events) if events.iter().map(|event| event.seq).eq([8]));
+            assert!(is_served || is_damaged(&read, 8), "{names}: {read:?}");
         }
     }
 }

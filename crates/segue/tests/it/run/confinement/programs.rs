@@ -8,8 +8,10 @@ use super::{HostileRepository, PLANTED, support};
 /// what it could read.
 const SERVER: &str = r#"
 $| = 1;
-open(my $outside, '>>', '../outside') and print $outside 'changed';
-my $notes = open(my $file, '<', '../user/notes.txt') ? 'open' : 'closed';
+my $outside;
+open($outside, '>>', '../outside') and print $outside 'changed' and close($outside);
+my $file;
+my $notes = open($file, '<', '../user/notes.txt') ? 'open' : 'closed';
 my $mechanism = $ENV{SEGUE_SANDBOX} || 'none';
 while (<STDIN>) {
     my ($id) = /"id":(\d+)/ or next;

@@ -31,7 +31,7 @@ pub(crate) struct ServeArgs {
     /// Print the token instead of the path of its file
     #[arg(long, conflicts_with = "no_auth")]
     pub(crate) show_token: bool,
-    /// Open the page in your browser when the server is ready
+    /// Open the page in your browser when it is ready
     #[arg(long)]
     pub(crate) open: bool,
     #[command(flatten)]

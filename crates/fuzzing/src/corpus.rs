@@ -1,5 +1,5 @@
-//! The corpus: small inputs for each target, one file each. Some were written by hand, some were found by libFuzzer because
-//! they reach code that no other input reaches, and some made a target fail.
+//! The corpus: small inputs for each target, one file each. They were written by hand or derived from the inputs of other
+//! tests. An input that makes a target fail is added.
 
 use std::path::PathBuf;
 use std::{fs, io};
